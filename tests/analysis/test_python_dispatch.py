@@ -126,8 +126,14 @@ def test_a_sample_speaks_for_the_silence_in_which_it_was_taken(tmp_path: Path) -
     assert round(states_of(report)["python"]) == 20
 
 
-def test_a_call_says_nothing_of_the_wait_before_it(tmp_path: Path) -> None:
-    """The thread waits for a kernel, which ends after the last sample of that; the next sample is of the call of a graph."""
+@pytest.mark.parametrize(("load", "python_ms"), [(0, 3.5), (0.19, 3.5), (0.21, 7.2)])
+def test_a_call_says_nothing_of_the_wait_before_it(
+    load: float, python_ms: float, tmp_path: Path
+) -> None:
+    """The thread waits for a kernel, which ends after the last sample of that; the next sample is of the call of a graph.
+
+    Who takes a fifth of a core works: without that the graph would have been called before the kernel ended.
+    """
     trace = new_trace(length_ms=300)
     samples: list[Sample] = []
     cpu_us: list[int] = []
@@ -137,11 +143,13 @@ def test_a_call_says_nothing_of_the_wait_before_it(tmp_path: Path) -> None:
         begin_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
         for at in (3, 4, 5, *range(8, 46)):
             samples.append((begin_ns + at * 1_000_000, 0, (CALL if at < 6 else WORK,)))
-            cpu_us.append(10_000 * number + 1_000 * min(at, 8))
+            cpu_us.append(
+                20_000 * number + 1_000 * min(at, 8) + round(load * max(at - 8, 0) * 1_000)
+            )
     write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS, cpu_us)})
     states = states_of(traceview.analyze(tmp_path))
-    # From the end of the kernel to the call, and no longer.
-    assert states["python"] == pytest.approx(3.5, abs=0.1)
+    # From the end of the kernel to the call.
+    assert states["python"] == pytest.approx(python_ms, abs=0.2)
 
 
 @pytest.mark.parametrize(

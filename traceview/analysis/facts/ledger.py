@@ -98,6 +98,7 @@ from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.python_lines import WAITS_RATIO
 from traceview.trace.host.state_timeline import complement, intersection, joined_spans
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass, HostNameKind
@@ -261,7 +262,8 @@ def _recast_python(draft: Draft) -> None:
     state = State.HOST_OPS if draft.kind == "replica" else State.LAUNCH
     draft.recast(spans, (State.PYTHON,), state)
     of_framework = joined_spans((spans, compiles))
-    _recast_late_dispatch(draft, difference(lines.at_work(caller, silences), of_framework))
+    at_work = lines.at_work(caller, silences, least_load=WAITS_RATIO)
+    _recast_late_dispatch(draft, difference(at_work, of_framework))
 
 
 def _recast_late_dispatch(draft: Draft, of_script: IntervalSet) -> None:

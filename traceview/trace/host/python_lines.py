@@ -45,7 +45,7 @@ _AT_WORK_RATIO: Final = 0.5
 _AT_REST_RATIO: Final = 0.05
 """Of the time that a thread spends at a place: one that used a core for less waits there. One that waits for Python's lock
 wakes up now and then, and one that computes shares busy cores with others. A choice of ours."""
-_WAITS_RATIO: Final = 0.2
+WAITS_RATIO: Final = 0.2
 """Of a core: who uses less waits, with rounds that the thread computed in around it. A choice of ours."""
 _MOSTLY_RATIO: Final = 0.5
 """A thread that used a core for less of a time spent most of it waiting; JAX waits for a GPU at up to 0.3 of a core (H100)."""
@@ -229,13 +229,15 @@ class PythonLines:
         off = off[self._used_ps[off] < _AT_WORK_RATIO * self._passed_ps[off]]
         return union(self.previous_ps[off], self.time_ps[off])
 
-    def at_work(self, thread: int, silences: IntervalSet = NEVER) -> IntervalSet:
-        """When a thread was at a place where it does not wait, by its processor time there, as far as samples stand for it.
+    def at_work(
+        self, thread: int, silences: IntervalSet = NEVER, *, least_load: float = _AT_REST_RATIO
+    ) -> IntervalSet:
+        """When a thread was at a place where it does not wait, as far as samples stand for it, as `dispatching`.
 
-        Busy cores leave it little.
+        `least_load`: the part of a core that it takes there; busy cores leave it little.
         """
         rows = self._rows_of(thread)
-        at_work = (self._load[rows] >= _AT_REST_RATIO) & ~self._waits[self._samples.stack[rows]]
+        at_work = (self._load[rows] >= least_load) & ~self._waits[self._samples.stack[rows]]
         return self._spoken_for(rows, at_work, silences)
 
     def computing(self, thread: int) -> IntervalSet:
@@ -280,7 +282,7 @@ class PythonLines:
         at_work = (self._load[rows] >= _AT_WORK_RATIO) & ~self._waits[stack]
         # Who waited for a device before it went on in the script waits no longer when that device has nothing to do.
         goes_on = np.append((at_work & ~dispatches)[1:], False)[: rows.size]
-        dispatches &= ~(goes_on & (self._load[rows] < _WAITS_RATIO))
+        dispatches &= ~(goes_on & (self._load[rows] < WAITS_RATIO))
         return self._spoken_for(rows, dispatches, silences)
 
     def inside(self, thread: int, functions: re.Pattern[str], silences: IntervalSet) -> IntervalSet:
