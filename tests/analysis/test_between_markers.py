@@ -89,7 +89,7 @@ def test_an_evaluation_that_compiles_each_time_is_made_once(
 ) -> None:
     finding = findings_of(tmp_path, run_of(8, events, long_after))["validation-stall"]
     assert ("in an evaluation traced anew, in" in finding.title) is is_anew
-    assert finding.action.startswith("Make what is evaluated once" if is_anew else "Evaluate less")
+    assert finding.action.startswith("Make it once, before" if is_anew else "Evaluate less")
 
 
 @pytest.mark.parametrize(("count", "is_evaluation"), [(3, True), (4, False)])

@@ -436,12 +436,9 @@ VALIDATION_STALL: Final = Rule(
         "markers calls a graph and asks for input. If two of them or more trace and compile for "
         "{traced_ratio} of their time or longer, that is said"
     ),
-    # What `predict` traces to make its data set is no function of TensorFlow; of a new model it was half (two cores).
-    limits={"traced_ratio": 0.25},
+    limits={"traced_ratio": 0.25},  # of `predict` of a new model it was half
     action="Evaluate less often, or on less data.",
-    actions={
-        "anew": "Make what is evaluated once, before the loop: a new model, or function, is traced and compiled each time."
-    },
+    actions={"anew": "Make it once, before the loop: a new model, or function, is traced anew."},
     advice=(
         "`Model.fit` has `validation_freq` and `validation_steps`. To look at training alone, capture steps without an evaluation: "
         "`traceview capture --steps 100:110`."
