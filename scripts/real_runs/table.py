@@ -959,7 +959,7 @@ PROGRAMS: Final = {
         Program(
             "jax_nan_checks",
             "`jax_debug_nans` was left on, so that each step reads all weights and moments",
-            (*_PYTHON, "d2h-sync"),
+            (*_PYTHON, "d2h-sync", "host-bound"),
         ),
         Program(
             "jax_module_graph",

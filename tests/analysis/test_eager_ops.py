@@ -66,6 +66,21 @@ def test_from_a_hundred_ops_on_the_step_is_no_graph(
         assert "most often AddV2 and Mul" in finding.explanation
 
 
+@pytest.mark.parametrize(
+    ("hook", "action"),
+    [
+        ("tf.config.run_functions_eagerly", "Turn tf.config.run_functions_eagerly off"),
+        # It makes nothing run outside of a graph.
+        ("tracemalloc", "Put the step into a graph"),
+    ],
+)
+def test_functions_that_are_told_to_run_op_by_op(hook: str, action: str, tmp_path: Path) -> None:
+    write_sidecar(run_of(100).write(tmp_path), {"tracing": {"hooks": [hook]}})
+    (finding,) = (row for row in traceview.analyze(tmp_path).findings if row.code == "host-bound")
+    assert finding.action.startswith(action)
+    assert (f"with {hook} on" in finding.title) is action.startswith("Turn")
+
+
 @pytest.mark.parametrize(("work_ms", "is_own"), [(2, False), (7, True)])
 def test_python_at_another_line_is_a_cause_of_its_own(
     work_ms: int, is_own: bool, tmp_path: Path
@@ -103,6 +118,21 @@ def test_with_a_gpu_the_launches_show_it(tmp_path: Path) -> None:
         for place in range(100):
             eager(step, "AddV2", 5 + SPACING_MS * place, 0.3)
     assert found(tmp_path, trace) is None
+
+
+def test_with_a_gpu_functions_may_run_op_by_op_too(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for place in range(100):
+            at_ms = 5 + SPACING_MS * place
+            eager(step, "AddV2", at_ms, 0.3)
+            step.kernel(0, at_ms + 0.2, at_ms + 0.21, launch_ms=at_ms + 0.1)
+    hooks = ["tf.config.run_functions_eagerly"]
+    write_sidecar(trace.write(tmp_path), {"tracing": {"hooks": hooks}})
+    finding = traceview.analyze(tmp_path).findings[0]
+    assert finding.code == "launch-bound"
+    assert finding.title.endswith(f", with {hooks[0]} on")
+    assert finding.action.startswith(f"Turn {hooks[0]} off")
 
 
 def on_one_cpu(wait_ms: float = 0, count: int = 100) -> CudaTrace:

@@ -217,6 +217,19 @@ def test_a_small_step_of_many_ops_needs_fewer_not_more_work(
     assert finding.action.startswith("Run fewer and larger ops") is is_many
 
 
+@pytest.mark.parametrize("hooks", [["jax_debug_nans"], []], ids=["a mode that checks", "none"])
+def test_a_mode_that_checks_each_call_is_turned_off_first(hooks: list[str], tmp_path: Path) -> None:
+    trace = new_trace(length_ms=1000)
+    for step in marked_steps(trace, period_ms=8, marker_ms=8):
+        step.host("EagerExecute", 0, 4)
+        step.host("FunctionRun", 4, 8)
+        step.host("replica_0/x:MatMul", 4, 8, thread=trace.thread("worker", 8))
+    write_sidecar(trace.write(tmp_path), {"tracing": {"hooks": hooks}})
+    (finding,) = (row for row in traceview.analyze(tmp_path).findings if row.code == "host-bound")
+    assert finding.title.endswith(", with jax_debug_nans on" if hooks else "(50%)")
+    assert finding.action.startswith("Turn jax_debug_nans off" if hooks else "Give the devices")
+
+
 # Tracing
 
 

@@ -411,3 +411,17 @@ def test_iterators_made_in_the_loop_are_the_cause_where_first_requests_are_most_
     _, bound = examined(trace, tmp_path)
     assert bound is not None
     assert bound.action.startswith("Make one iterator before the loop") is is_cause
+
+
+@pytest.mark.parametrize("is_debugged", [True, False])
+def test_a_pipeline_that_is_debugged_runs_on_one_thread(is_debugged: bool, tmp_path: Path) -> None:
+    trace = new_trace(length_ms=1000)
+    for step in steps_of_100(trace):
+        step.host(WAIT, 1, 41)
+        step.host("Iterator::Root", 1, 41, {"id": 1})
+        step.host("Iterator::Root::Map", 1, 41, {"id": 2, "parent_id": 1})
+    mode = "tf.data.experimental.enable_debug_mode"
+    write_sidecar(trace.write(tmp_path), {"tracing": {"hooks": [mode] * is_debugged}})
+    bound = reported(tmp_path)[1]
+    assert bound is not None
+    assert bound.action.startswith(f"Turn {mode} off") is is_debugged

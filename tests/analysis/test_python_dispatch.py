@@ -122,6 +122,32 @@ def test_a_sample_speaks_for_the_silence_in_which_it_was_taken(tmp_path: Path) -
     assert round(states_of(report)["python"]) == 20
 
 
+@pytest.mark.parametrize(("load", "python_ms"), [(0, 3.5), (0.19, 3.5), (0.21, 7.2)])
+def test_a_call_says_nothing_of_the_wait_before_it(
+    load: float, python_ms: float, tmp_path: Path
+) -> None:
+    """The thread waits for a kernel, which ends after the last sample of that; the next sample is of the call of a graph.
+
+    Who takes a fifth of a core works: without that the graph would have been called before the kernel ended.
+    """
+    trace = new_trace(length_ms=300)
+    samples: list[Sample] = []
+    cpu_us: list[int] = []
+    for number, step in enumerate(marked_steps(trace, period_ms=50, marker_ms=50)):
+        step.host("FunctionRun", 2, 6)
+        step.kernel(0, 5.9, 48.5, launch_ms=5.8)
+        begin_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
+        for at in (3, 4, 5, *range(8, 46)):
+            samples.append((begin_ns + at * 1_000_000, 0, (CALL if at < 6 else WORK,)))
+            cpu_us.append(
+                20_000 * number + 1_000 * min(at, 8) + round(load * max(at - 8, 0) * 1_000)
+            )
+    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS, cpu_us)})
+    states = states_of(traceview.analyze(tmp_path))
+    # From the end of the kernel to the call.
+    assert states["python"] == pytest.approx(python_ms, abs=0.2)
+
+
 @pytest.mark.parametrize(
     ("python_ms", "stays", "is_one_cause"),
     [
@@ -157,6 +183,50 @@ def test_what_a_line_does_is_a_finding_by_itself(
 
     states = states_of(analyzed(tmp_path, play, lambda _: (NUMPY, WORK), range(5)))
     assert ("launch" not in states) == is_one_cause
+
+
+ASKED: Line = ("train.py", "<genexpr>", 4, True)
+SAVE, EVALUATES = ("SaveV2:SaveV2",), ("IteratorGetNext:IteratorGetNext", "FunctionRun")
+
+
+@pytest.mark.parametrize(
+    ("events", "own_ms", "marker_ms", "state", "whole_ms"),
+    [
+        # With 0.5 ms before the line and 4.5 ms after it, which are `between` and the save's.
+        pytest.param(SAVE, 5, 25, "checkpoint", 25, id="a quarter saves"),
+        pytest.param(SAVE, 4, 25, "checkpoint", 9, id="less than a quarter saves"),
+        pytest.param(SAVE, 5, 26, "checkpoint", 5, id="a step is at the line too"),
+        pytest.param(EVALUATES, 5, 25, "evaluation", 20.5, id="a quarter evaluates"),
+        pytest.param(EVALUATES, 4, 25, "evaluation", 4.5, id="less than a quarter evaluates"),
+        pytest.param((), 11, 25, "between", 25, id="half is Python"),
+        pytest.param((), 9, 25, "between", 14, id="less than half is Python"),
+        pytest.param((), 11, 26, "between", 15, id="half borders on a step"),
+    ],
+)
+def test_a_line_outside_of_the_steps_is_what_it_calls_the_framework_for(
+    events: tuple[str, ...],
+    own_ms: float,
+    marker_ms: float,
+    state: str,
+    whole_ms: float,
+    tmp_path: Path,
+) -> None:
+    """Three steps of 25 ms; after the second 20 ms at a line, of which events take the first part, and compilation the rest."""
+    trace = new_trace(length_ms=200)
+    for number in range(3):
+        step = Step(trace, 50.0 * number)
+        trace.marker(number, step.at(0), step.at(marker_ms))
+        step.kernel(0, 0, 50 if number != 1 else 25)
+        for place, event in enumerate(events if number == 1 else ()):
+            length_ms = own_ms / len(events)
+            step.host(event, 25.5 + place * length_ms, 25.5 + (place + 1) * length_ms)
+        if number == 1:
+            step.host("XlaCompile", 25.5 + own_ms, 45.5)
+    start_ns = PROFILE_START_NS + 75_500_000
+    lines = [(WORK, ASKED)[at % 2] for at in range(21)]
+    samples = [(start_ns + at * 1_000_000, 0, (line,)) for at, line in enumerate(lines)]
+    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS)})
+    assert states_of(traceview.analyze(tmp_path))[state] == pytest.approx(whole_ms, abs=0.1)
 
 
 def test_a_collection_beside_compute_costs_nothing(tmp_path: Path) -> None:

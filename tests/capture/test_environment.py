@@ -118,6 +118,21 @@ def test_what_slows_all_python_down_is_noted(monkeypatch: pytest.MonkeyPatch) ->
     assert after - before == {"tracemalloc", "sys.setprofile"}
 
 
+def test_modes_that_find_mistakes_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As modules that are loaded know them; what they do not know is off."""
+    config = SimpleNamespace(jax_debug_nans=True, jax_disable_jit=False)
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(config=config))
+    data = "tensorflow.python.data.ops.debug_mode"
+    monkeypatch.setitem(sys.modules, data, SimpleNamespace(DEBUG_MODE=True))
+    placement = SimpleNamespace(_context=SimpleNamespace(log_device_placement=False))
+    monkeypatch.setitem(sys.modules, "tensorflow.python.eager.context", placement)
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    sidecar = Sidecar()
+    EnvironmentListener().opening(sidecar)
+    found = {*sidecar.groups["tracing"]["hooks"]} - {"sys.settrace", "sys.monitoring"}
+    assert found == {"tf.data.experimental.enable_debug_mode", "jax_debug_nans"}
+
+
 @pytest.mark.parametrize(("events", "is_on"), [(0, False), (1, True)])
 def test_a_tool_that_watches_nothing_slows_nothing(
     events: int, is_on: bool, monkeypatch: pytest.MonkeyPatch

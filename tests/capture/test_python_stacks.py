@@ -398,6 +398,20 @@ def test_it_is_recorded_how_late_a_round_came() -> None:
     assert sorted(late_us)[len(late_us) // 2] < kept_us[0] / 4
 
 
+def test_who_keeps_the_lock_for_long_is_seen_each_time() -> None:
+    """To wait for the lock costs the sampling thread milliseconds, which are no reason to rest."""
+
+    def keeps_the_lock() -> None:
+        for _ in range(15):
+            time.sleep(0.01)
+            sum(range(3_000_000))
+
+    sidecar = window_around(keeps_the_lock)
+    content = zlib.decompress(b64decode(sidecar.groups["python"]["late"]))
+    late_us = struct.unpack(f"<{len(content) // 4}i", content)
+    assert sum(each > 10_000 for each in late_us) > 10
+
+
 def test_a_native_thread_has_its_own_processor_time() -> None:
     """As TensorFlow's threads run functions of the script: one computes, one sleeps."""
     is_over = Event()
