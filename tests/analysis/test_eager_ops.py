@@ -7,10 +7,12 @@ from typing import Final
 
 import pytest
 
+import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import analyzed, finding_of
 from tests.python_sidecars import PROFILE_START_NS, Sample, python_group
+from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import FIRST, SECOND, component
 from traceview.analysis.rules.finding import Finding
 

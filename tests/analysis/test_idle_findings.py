@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+import traceview
 from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import analyzed, lost_ps
-from tests.sidecars import graph
+from tests.sidecars import graph, write_sidecar
 from traceview.analysis.gpu_time.idle import RULES
 from traceview.analysis.rules.finding import Finding, Severity
 

@@ -422,6 +422,6 @@ def test_a_pipeline_that_is_debugged_runs_on_one_thread(is_debugged: bool, tmp_p
         step.host("Iterator::Root::Map", 1, 41, {"id": 2, "parent_id": 1})
     mode = "tf.data.experimental.enable_debug_mode"
     write_sidecar(trace.write(tmp_path), {"tracing": {"hooks": [mode] * is_debugged}})
-    bound = reported(tmp_path)[1]
+    bound = finding_of(traceview.analyze(tmp_path), "input-bound")
     assert bound is not None
     assert bound.action.startswith(f"Turn {mode} off") is is_debugged

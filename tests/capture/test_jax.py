@@ -308,9 +308,12 @@ def state():
 """
 
 
-def test_after_the_window_nothing_is_hooked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting", ["", "jax.config.update('jax_debug_nans', True)\n"])
+def test_after_the_window_nothing_is_hooked(setting: str, tmp_path: Path) -> None:
+    """What the script has asked JAX for meanwhile stays as it is."""
     body = (
         UNTOUCHED
+        + setting
         + "train_step = jax.jit(update)\n"
         + LOOP
         + "\n[print(type(x).__module__, str(x).split(' at 0x')[0][:24]) for x in state()]"

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from threading import RLock, local
 from time import time_ns
@@ -208,23 +208,28 @@ class JaxHooks(WindowListener):
         if state is None:
             shared = import_module(_LIBRARIES).jax_jit.global_state()
             before = shared.post_hook
-            shared.post_hook = self._post_hook(before)
+            shared.post_hook = self._post_hook([before])
             self._patches.then(lambda: setattr(shared, "post_hook", before))
             return
-        before = state.get_global()
+        before: list[Callable[..., None] | None] = [None]
         hook = self._post_hook(before)
 
         def keep() -> None:
             own = state.get_local()
+            if state.get_global() is not hook:
+                before[0] = state.get_global()
+                state.set_global(hook)
             if own is None:
                 state.set_local(hook)
             elif callable(own) and own is not hook:
-                state.set_local(self._post_hook(own))
+                state.set_local(self._post_hook([own]))
 
-        state.set_global(hook)
-        self._patches.then(lambda: state.set_global(before))
-        config, name = import_module("jax._src.config"), "_update_thread_local_hook"
-        for flag in (config.debug_nans, config.debug_infs):
+        self._patches.then(lambda: state.set_global(before[0]))
+        config, names = (
+            import_module("jax._src.config"),
+            ("_update_global_hook", "_update_thread_local_hook"),
+        )
+        for flag, name in product((config.debug_nans, config.debug_infs), names):
             original = getattr(flag, name)
             setattr(flag, name, self._hooked(original, lambda _: True, lambda *_: keep()))
             self._patches.then(partial(setattr, flag, name, original))
@@ -232,15 +237,15 @@ class JaxHooks(WindowListener):
         # Other threads keep a hook that does nothing.
         self._patches.then(lambda: state.set_local(None) if callable(state.get_local()) else None)
 
-    def _post_hook(self, before: Callable[..., None] | None) -> Callable[..., None]:
+    def _post_hook(self, before: Sequence[Callable[..., None] | None]) -> Callable[..., None]:
         thread, returned = self._thread, self._steps.returned
         called = self._safely(lambda function: returned(name_of(function), function))
 
         def hook(function: Any, args: Any, kwargs: Any, output: Any) -> None:
             if not (self._is_over or thread.depth):
                 called(function)
-            if before is not None:
-                before(function, args, kwargs, output)
+            if (goes_on := before[0]) is not None:
+                goes_on(function, args, kwargs, output)
 
         return hook
 
