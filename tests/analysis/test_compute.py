@@ -102,6 +102,86 @@ def test_what_prints_has_its_own_finding(tmp_path: Path) -> None:
     assert finding_of(report, "host-op-in-step") is not None
 
 
+FIXED = {"batch_ops": ["x"], "constant_ops": ["y"], "fixed_ops": ["x", "y"]}
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "assigned", "codes"),
+    [
+        ("Prefetch::ForeverRepeat[0]::MemoryCache", "", {"batch-work-in-step", "constant-compute"}),
+        ("Prefetch::MemoryCache::ParallelMapV2", "", {"batch-work-in-step", "constant-compute"}),
+        ("Prefetch::ParallelMapV2::MemoryCache", "", {"constant-compute"}),
+        ("Prefetch::FlatMap[0]::Generator", "", {"constant-compute"}),
+        ("", "", {"constant-compute"}),
+        ("Prefetch::TensorSlice", "AssignVariableOp", set()),
+        ("Prefetch::TensorSlice", "AssignAddVariableOp", set()),
+    ],
+)
+def test_what_reads_variables_that_no_graph_changes(
+    pipeline: str, assigned: str, codes: set[str], tmp_path: Path
+) -> None:
+    """What depends on the batch, too, can be computed before only where the same examples come again."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        if pipeline:
+            step.host(f"Iterator::Root::{pipeline}", 1, 2, {"id": U64(2**63)})
+        if assigned:
+            step.host(f"EagerLocalExecute: {assigned}", 3, 4)
+        step.kernel(0, 5, 15, op="x:Conv2D")
+        step.kernel(0, 15, 25, op="y:Conv2D")
+    write_sidecar(trace.write(tmp_path), {"graphs": FIXED})
+    report = traceview.analyze(tmp_path)
+    found = {
+        each.code: each.title
+        for each in report.findings
+        if each.code in codes | {"batch-work-in-step", "constant-compute"}
+    }
+    assert found.keys() == codes
+    title = "GPU:0 spends 10.0 of 50.0 ms (20%) on layers that no step changes: Conv2D"
+    assert found.get("batch-work-in-step", title) == title
+
+
+@pytest.mark.parametrize(("length_ms", "cost"), [(5.9, ""), (6.1, "6.10 of 50.0 ms (12%)")])
+def test_gradients_that_are_only_summed(length_ms: float, cost: str, tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 5, 15, op="gradient_tape/a:MatMul")
+        step.kernel(0, 15, 15 + length_ms, op="gradient_tape/a_1:MatMul")
+    write_sidecar(trace.write(tmp_path), {"graphs": {"summed_ops": ["gradient_tape/a_1"]}})
+    found = finding_of(traceview.analyze(tmp_path), "repeated-compute")
+    assert (found is not None) == bool(cost)
+    if found is not None:
+        assert found.title == (
+            f"GPU:0 spends {cost} on gradients of several losses through the same ops: MatMul"
+        )
+
+
+@pytest.mark.parametrize(
+    ("readers", "length_ms", "cost"),
+    [
+        (2, 11.9, ""),
+        (2, 12.1, "6.05 of 50.0 ms (12%)"),
+        (4, 12, "9.00 of 50.0 ms (18%)"),
+        (1, 40, ""),
+        (0, 40, ""),
+    ],
+)
+def test_what_replicas_compute_of_the_same_batch(
+    readers: int, length_ms: float, cost: str, tmp_path: Path
+) -> None:
+    """All but the part of one, without the optimizer."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 1, 1 + length_ms, op="model/a:MatMul")
+        step.kernel(0, 45, 48, op="update_0/b:ResourceApplyGradientDescent")
+    write_sidecar(trace.write(tmp_path), {"graphs": {"same_batch": readers}})
+    found = finding_of(traceview.analyze(tmp_path), "repeated-compute")
+    assert (found is not None) == bool(cost)
+    if found is not None:
+        assert found.title == f"GPU:0 spends {cost} on what each device computes alike: MatMul"
+        assert "strategy.experimental_distribute_dataset" in found.action
+
+
 @pytest.mark.parametrize(("length_ms", "cost"), [(7.8, ""), (8.2, "6.15 of 50.0 ms (12%)")])
 def test_what_each_device_computes_alike(length_ms: float, cost: str, tmp_path: Path) -> None:
     module = ModuleWriter()

@@ -18,6 +18,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceview.analysis.facts.input_supply import supply_of
 from traceview.analysis.facts.layers import (
     Place,
     cast_labels,
@@ -216,8 +217,29 @@ def _constant_labels(context: Context) -> BoolArray:
     trace = context.trace
     phase = trace.once(event_phases)[trace.once(op_labels).row]
     named = context.once(_named_in_graphs)["constant_ops"]
+    named &= ~context.once(_fixed_labels) | np.bool_(not context.once(_assigns_eagerly))
     constant: BoolArray = (named | context.once(_shown_constants)) & (phase != Phase.BACKWARD)
     return constant
+
+
+_ASSIGNMENT: Final = lazy_pattern(rb"EagerLocalExecute: Assign\w{0,9}VariableOp")
+
+
+def _assigns_eagerly(context: Context) -> bool:
+    """Whether the script assigns to variables outside of graphs: perhaps to those that no graph changes."""
+    trace = context.trace
+    return any(trace.named_on(host, _ASSIGNMENT.fullmatch).size for host in range(len(trace.hosts)))
+
+
+def _fixed_labels(context: Context) -> BoolArray:
+    """Which labels are ops that depend on variables which no graph changes."""
+    return context.once(_named_in_graphs)["fixed_ops"]
+
+
+def _gives_examples_again(context: Context) -> bool:
+    """Whether the input pipelines of all hosts give the same examples in each epoch."""
+    supplies = (supply_of(context, host) for host in range(len(context.trace.hosts)))
+    return all(supply is not None and supply.gives_again for supply in supplies)
 
 
 _BY_GRAPH: Final = (
@@ -236,12 +258,17 @@ def _misplaced_labels(context: Context) -> BoolArray:
     return misplaced
 
 
+_FIELDS: Final = (
+    "float64_ops", "constant_ops", "batch_ops", "untrained_ops", "variable_ops", "fixed_ops", "summed_ops",
+)  # fmt: skip
+
+
 def _named_in_graphs(context: Context) -> dict[str, BoolArray]:
     """By field of `GraphValues` which labels are ops that the graphs of all hosts name that name some; an evaluator runs others."""
     trace, ops = context.trace, context.once(_op_of_label)
     texts = {op: trace.names.text(op) or "" for op in unique_ids(ops).tolist()}
     found = {}
-    for field in ("float64_ops", "constant_ops", "batch_ops", "untrained_ops", "variable_ops"):
+    for field in _FIELDS:
         every = (frozenset(getattr(host.captured.graphs, field)) for host in trace.hosts)
         named = list(filter(None, every))
         names = frozenset.intersection(*named) if named else frozenset()
@@ -399,9 +426,20 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     is_model = kind_of_label == NONE
     # No trace shows what an op depends on.
     nowhere = np.zeros_like(is_model)
+    fixed = context.once(_fixed_labels)
     for rule, field in _BY_GRAPH:
-        yield _of_ops(context, rule, named[field] & is_model, shown=nowhere)
+        yield _of_ops(context, rule, named[field] & is_model & ~fixed, shown=nowhere)
+    if context.once(_gives_examples_again) and not context.once(_assigns_eagerly):
+        frozen = named["batch_ops"] & fixed & is_model
+        yield _of_ops(context, BATCH_WORK, frozen, shown=nowhere, key="frozen")
+    summed = named["summed_ops"] & is_model
+    yield _of_ops(context, REPEATED, summed, shown=nowhere, key="losses")
     yield _repeated(context)
+    readers = min((host.captured.graphs.same_batch or 0 for host in context.trace.hosts), default=0)
+    if readers > 1:
+        alike = is_model & ~context.once(_misplaced_labels)
+        saved = 1 - 1 / readers
+        yield _of_ops(context, REPEATED, alike, saved, "part", shown=nowhere, key="batch")
     yield _second_forward(context)
     casts = context.trace.once(cast_labels) & ~context.once(_misplaced_labels)
     yield _of_ops(context, CASTS, casts)
@@ -449,7 +487,7 @@ def _of_ops(
         saved_ratio=saved_ratio,
         title=note or key,
         action=key,
-        notes=(note,),
+        notes=(note, key),
         evidence=_type_evidence(ops),
     )
 
