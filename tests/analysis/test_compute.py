@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import traceview
+from scripts.cuda_trace import U64
 from scripts.scenarios.model import marked_steps, new_trace
 from scripts.scenarios.step_ops import printing_in_step
 from tests.analysis.made import analyzed, finding_of, in_program, write_program
@@ -129,8 +130,7 @@ def test_what_reads_variables_that_no_graph_changes(
             step.host(f"EagerLocalExecute: {assigned}", 3, 4)
         step.kernel(0, 5, 15, op="x:Conv2D")
         step.kernel(0, 15, 25, op="y:Conv2D")
-    write_sidecar(trace.write(tmp_path), {"graphs": FIXED})
-    report = traceview.analyze(tmp_path)
+    report = analyzed(tmp_path, trace, sidecar={"graphs": FIXED})
     found = {
         each.code: each.title
         for each in report.findings
@@ -141,14 +141,33 @@ def test_what_reads_variables_that_no_graph_changes(
     assert found.get("batch-work-in-step", title) == title
 
 
+def test_the_update_of_a_table_whose_gradient_is_dense_for_nothing(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 1, 8, op="AddN:AddN")
+        step.kernel(0, 8, 40, op="sgd/update_0/sub:AssignSubVariableOp")
+    update = "sgd/update_0/sub"
+    for number, (names, code) in enumerate(
+        [([], "optimizer-bound"), (["AddN", update], "batch-free-compute")]
+    ):
+        folder = tmp_path / str(number)
+        report = analyzed(folder, trace, sidecar={"graphs": {"dense_ops": names}})
+        codes = {"optimizer-bound", "batch-free-compute"}
+        (found,) = (each for each in report.findings if each.code in codes)
+        assert found.code == code
+        if names:
+            assert found.title.startswith("GPU:0 spends 39.0 of 50.0 ms (78%)")
+            assert "activity_regularizer" in found.action
+
+
 @pytest.mark.parametrize(("length_ms", "cost"), [(5.9, ""), (6.1, "6.10 of 50.0 ms (12%)")])
 def test_gradients_that_are_only_summed(length_ms: float, cost: str, tmp_path: Path) -> None:
     trace = new_trace()
     for step in marked_steps(trace):
         step.kernel(0, 5, 15, op="gradient_tape/a:MatMul")
         step.kernel(0, 15, 15 + length_ms, op="gradient_tape/a_1:MatMul")
-    write_sidecar(trace.write(tmp_path), {"graphs": {"summed_ops": ["gradient_tape/a_1"]}})
-    found = finding_of(traceview.analyze(tmp_path), "repeated-compute")
+    graphs = {"summed_ops": ["gradient_tape/a_1"]}
+    found = finding_of(analyzed(tmp_path, trace, sidecar={"graphs": graphs}), "repeated-compute")
     assert (found is not None) == bool(cost)
     if found is not None:
         assert found.title == (
@@ -174,8 +193,8 @@ def test_what_replicas_compute_of_the_same_batch(
     for step in marked_steps(trace):
         step.kernel(0, 1, 1 + length_ms, op="model/a:MatMul")
         step.kernel(0, 45, 48, op="update_0/b:ResourceApplyGradientDescent")
-    write_sidecar(trace.write(tmp_path), {"graphs": {"same_batch": readers}})
-    found = finding_of(traceview.analyze(tmp_path), "repeated-compute")
+    graphs = {"same_batch": readers}
+    found = finding_of(analyzed(tmp_path, trace, sidecar={"graphs": graphs}), "repeated-compute")
     assert (found is not None) == bool(cost)
     if found is not None:
         assert found.title == f"GPU:0 spends {cost} on what each device computes alike: MatMul"

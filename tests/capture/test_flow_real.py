@@ -75,6 +75,29 @@ result["projected"] = losses(lambda one, other: one + other - one * tf.reduce_su
 result["clipped"] = losses(lambda one, other: tf.clip_by_norm(one, 1.0) + other)
 result["alike"] = losses(None, alike=True)
 
+table, mean = tf.Variable(tf.ones([9, 6])), tf.Variable(tf.zeros([9, 6]), trainable=False)
+
+
+def looked_up(decays_all, with_mean=False):
+    def step(x, ids):
+        with tf.GradientTape() as tape:
+            rows = tf.gather(table, ids)
+            loss = tf.reduce_sum(tf.square(rows + x))
+            loss += tf.reduce_sum(tf.square(table if decays_all else rows, name="squares"))
+        gradient = tape.gradient(loss, table)
+        if decays_all:
+            table.assign_sub(0.1 * tf.convert_to_tensor(gradient))
+        elif with_mean:
+            mean.assign_add(0.1 * (tf.convert_to_tensor(gradient) - mean))
+            table.assign_sub(mean)
+        else:
+            table.scatter_sub(gradient)
+
+    return described(tf.function(step), ONES, tf.constant([1, 2, 1, 0]), of=(table, mean))
+
+
+result["all"], result["rows"], result["mean"] = looked_up(True), looked_up(False), looked_up(False, True)
+
 strategy = tf.distribute.MirroredStrategy()
 with strategy.scope():
     weight = tf.Variable(tf.ones([6, 8]))
@@ -152,6 +175,13 @@ def test_gradients_that_are_only_summed(described: dict[str, Any]) -> None:
     assert of_products == ["gradient_tape/product/MatMul_1"]
     assert described["projected"]["summed_ops"] == described["clipped"]["summed_ops"] == []
     assert described["alike"]["summed_ops"] == []
+
+
+def test_a_gradient_is_dense_for_what_no_batch_needs(described: dict[str, Any]) -> None:
+    dense = described["all"]["dense_ops"]
+    for part in ("AddN/inputs_", "AddN", "mul", "AssignSubVariableOp", "gradient_tape/Mul"):
+        assert any(name.startswith(part) for name in dense), part
+    assert described["rows"]["dense_ops"] == described["mean"]["dense_ops"] == []
 
 
 def test_replicas_that_read_the_same_batch(described: dict[str, Any]) -> None:

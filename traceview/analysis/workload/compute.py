@@ -197,6 +197,7 @@ def _kind_of_label(context: Context) -> Int64Array:
     kinds = (NONE if side is None else _KINDS.index(side.value) for side in sides)
     result = np.fromiter(kinds, np.int64, op.size)
     is_update = (trace.once(event_phases)[rows] == Phase.OPTIMIZER) | trace.once(label_updates)
+    is_update &= ~context.once(_named_in_graphs)["dense_ops"]
     result[is_update & (result == NONE)] = _KINDS.index(OPTIMIZER)
     result[trace.device_columns.class_[rows] != ActivityClass.COMPUTE] = NONE
     return result
@@ -255,6 +256,7 @@ def _misplaced_labels(context: Context) -> BoolArray:
 
 _FIELDS: Final = (
     "float64_ops", "constant_ops", "batch_ops", "untrained_ops", "variable_ops", "fixed_ops", "summed_ops",
+    "dense_ops",
 )  # fmt: skip
 
 
@@ -422,8 +424,12 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     # No trace shows what an op depends on.
     nowhere = np.zeros_like(is_model)
     fixed = context.once(_fixed_labels)
+    named["variable_ops"] |= named["dense_ops"]
+    key = "dense" if named["dense_ops"].any() else ""
     for rule, field in _BY_GRAPH:
-        yield _of_ops(context, rule, named[field] & is_model & ~fixed, shown=nowhere)
+        labels = named[field] & is_model & ~fixed
+        own = key if rule is VARIABLE_WORK else ""
+        yield _of_ops(context, rule, labels, shown=nowhere, key=own)
     if context.once(_gives_examples_again) and not context.once(_assigns_eagerly):
         frozen = named["batch_ops"] & fixed & is_model
         yield _of_ops(context, BATCH_WORK, frozen, shown=nowhere, key="frozen")

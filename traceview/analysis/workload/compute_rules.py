@@ -128,6 +128,15 @@ VARIABLE_WORK: Final = _rule(
         "depends on these, without the optimizer; only of functions that update trained variables"
     ),
     limit=COSTLY_RATIO,
+    notes={
+        "dense": "They make the gradient of a table dense that is sparse without them, so that all of its rows are updated."
+    },
+    actions={
+        "dense": (
+            "Regularize the rows that the batch looks up, not the table: `embedding.activity_regularizer = decay`.",
+            "Without Keras, `tf.nn.l2_loss(tf.gather(table, ids))`. Then plain SGD updates only these rows.",
+        )
+    },
     action="Look up the rows of the batch first, and compute on these: `tf.nn.l2_normalize(tf.gather(table, ids), axis=1)`.",
     advice="What needs all of a variable: compute it every 100th step into a variable without gradients, and read that.",
     example="GPU:0 spends 12.0 of 40.1 ms (30%) on ops that read variables and not the batch: Mul in call, train.py:28",

@@ -28,6 +28,7 @@ _NEXT: Final = "IteratorGetNext"
 _READS: Final = frozenset(("ReadVariableOp", "ResourceGather", "ResourceGatherNd"))
 _ASKING: Final = {*_READS, "Placeholder", "VariableShape"}
 _SUMS: Final = frozenset(("Add", "AddN", "AddV2", "Sub"))
+_UPDATES: Final = frozenset(("AssignAddVariableOp", "AssignSubVariableOp"))
 _SCALING: Final = frozenset(("Cast", "Identity", "Mul", "Neg", "RealDiv", "Reshape"))
 _REPLICA: Final = re.compile(r"(?<![^/])(replica_[1-9]\d{0,5})/")
 
@@ -56,6 +57,7 @@ def describe_values(
     free = {name for _, name in works & changing - by_others}
     scopes = {*free, *map(_scope, free)} - {"", *(_scope(name) for _, name in forward & by_others)}
     summed = flow.summed_gradients() if needed else set()
+    dense = flow.dense(by_others) if has_batch else set()
     kinds: dict[str, set[str]] = {}
     for node, op in flow.ops.items():
         if op.type in _NO_WORK:
@@ -73,13 +75,21 @@ def describe_values(
             own.add("variable")
         if node in by_fixed and not own.isdisjoint(("constant", "batch")):
             own.add("fixed")
-        if node in summed:
-            own.add("summed")
+        own.update(kind for kind, nodes in (("summed", summed), ("dense", dense)) if node in nodes)
         for name in node[0].names_of(op):
             kinds[name] = kinds.get(name, own) & own
     ops = {
         f"{kind}_ops": [name for name, own in kinds.items() if kind in own][:1_000]
-        for kind in ("float64", "constant", "batch", "variable", "untrained", "fixed", "summed")
+        for kind in (
+            "float64",
+            "constant",
+            "batch",
+            "variable",
+            "untrained",
+            "fixed",
+            "summed",
+            "dense",
+        )
     }
     return {**ops, "same_batch": flow.replicas_of(changing - by_state) if needed else 0}
 
@@ -223,6 +233,29 @@ class _Flow:
             return products
         before = reached(products, {node: self._reads.get(node, []) for node in after})
         return {node for nodes in several if before.issuperset(nodes) for node in nodes[1:]}
+
+    def dense(self, by_others: Collection[_Node]) -> set[_Node]:
+        """What makes the sparse gradient of a table dense, as something that depends on no batch is added: also what computes that,
+        and the update of the whole table.
+        """
+        found = set[_Node]()
+        gradients = {each for each in self.ops if GRADIENT_SCOPE in each[1]} - {*by_others}
+        for node, op in self.ops.items():
+            added = [_node(node[0], tensor) for tensor in op.inputs] if op.type in _SUMS else []
+            free = [each for each in added if each in gradients]
+            made = [each for each in added if self._type(each) == "UnsortedSegmentSum"]
+            if not (free and made):
+                continue
+            found |= reached(free, {each: self._reads[each] for each in gradients}) & gradients
+            found.update(made)
+            waiting = [node]
+            while waiting:
+                node = waiting.pop()
+                found.add(node)
+                users = (each for each in self.users.get(node, ()) if each not in found)
+                if self._type(node) not in _UPDATES:
+                    waiting += (e for e in users if self._type(e) in {*_SCALING, *_UPDATES})
+        return found
 
     def _by_attributes(self, nodes: Iterable[_Node]) -> Collection[list[_Node]]:
         """Nodes in groups of equal attributes, such as which operand of a product is transposed."""
