@@ -248,13 +248,19 @@ class _Flow:
                 continue
             found |= reached(free, {each: self._reads[each] for each in gradients}) & gradients
             found.update(made)
-            waiting = [node]
+            found.add(node)
+            waiting = list(op.outputs)
             while waiting:
-                node = waiting.pop()
-                found.add(node)
-                users = (each for each in self.users.get(node, ()) if each not in found)
-                if self._type(node) not in _UPDATES:
-                    waiting += (e for e in users if self._type(e) in {*_SCALING, *_UPDATES})
+                tensor = waiting.pop()
+                for user in tensor.consumers():
+                    own = node[0], user.name
+                    if user.type == "IdentityN":
+                        # Keras hands all gradients through one of these.
+                        places = (n for n, each in enumerate(user.inputs) if each is tensor)
+                        waiting += (user.outputs[n] for n in places)
+                    elif own not in found and user.type in {*_SCALING, *_UPDATES}:
+                        found.add(own)
+                        waiting += () if user.type in _UPDATES else user.outputs
         return found
 
     def _by_attributes(self, nodes: Iterable[_Node]) -> Collection[list[_Node]]:
