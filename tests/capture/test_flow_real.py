@@ -49,7 +49,11 @@ twin = tf.Variable(tf.ones([8, 8]))
 double = tf.Variable(tf.ones([8, 8]))
 result["fixed"] = described(stepped(frozen, head, False), ONES + 1)
 result["changed"] = described(stepped(frozen, head, True), ONES + 1)
-result["copied"] = described(stepped(twin, double, False), tf.ones([4, 8]), of=(twin, double, rate))
+target = tf.Variable(tf.ones([8, 8]), trainable=False)
+result["target"] = described(stepped(target, double, False), tf.ones([4, 8]), of=(target, double, rate))
+# One that another function trains: not all trained ones have copies.
+other = tf.Variable(tf.ones([5, 5]))
+result["copied"] = described(stepped(twin, double, False), tf.ones([4, 8]), of=(twin, double, rate, other))
 
 
 def losses(combine, alike=False):
@@ -72,6 +76,7 @@ def losses(combine, alike=False):
 
 result["summed"] = losses(lambda one, other: 5.0 * one + other / 2.0)
 result["projected"] = losses(lambda one, other: one + other - one * tf.reduce_sum(one * other))
+result["multiplied"] = losses(lambda one, other: one + other + one * other)
 result["clipped"] = losses(lambda one, other: tf.clip_by_norm(one, 1.0) + other)
 result["alike"] = losses(None, alike=True)
 
@@ -160,7 +165,7 @@ def test_a_variable_that_nothing_changes_is_a_constant(described: dict[str, Any]
     assert "scores" not in fixed["fixed_ops"]
 
 
-@pytest.mark.parametrize("kind", ["changed", "copied"])
+@pytest.mark.parametrize("kind", ["changed", "copied", "target"])
 def test_one_that_changes_or_may_be_a_copy_of_a_trained_one_is_none(
     kind: str, described: dict[str, Any]
 ) -> None:
@@ -173,8 +178,8 @@ def test_gradients_that_are_only_summed(described: dict[str, Any]) -> None:
     """All but one through each product, and what lies between the products; not where anything else reads one, nor of one loss."""
     of_products = [name for name in described["summed"]["summed_ops"] if "product" in name]
     assert of_products == ["gradient_tape/product/MatMul_1"]
-    assert described["projected"]["summed_ops"] == described["clipped"]["summed_ops"] == []
-    assert described["alike"]["summed_ops"] == []
+    for kind in ("projected", "multiplied", "clipped", "alike"):
+        assert described[kind]["summed_ops"] == [], kind
 
 
 def test_a_gradient_is_dense_for_what_no_batch_needs(described: dict[str, Any]) -> None:
