@@ -36,7 +36,7 @@ from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from traceview.capture.steps.graphs import describe_values
+from traceview.capture.steps.flow import describe_values
 from traceview.capture.steps.hooks import DATASET_NEXT, DISTRIBUTED_NEXT, FUNCTION_CALL, Hooks
 from traceview.capture.steps.observer import Observer
 from traceview.capture.window.step_window import StepRange, StepWindow
@@ -298,7 +298,7 @@ def graphs(rounds: int) -> list[float]:
         gc.collect()
         gc.disable()
         begun = thread_time_ns()
-        describe_values([traced])
+        describe_values([traced], {})
         seconds.append((thread_time_ns() - begun) / 1e9)
         gc.enable()
     row("values of a graph", seconds, "s", f"{len(traced.get_operations()):,} ops")

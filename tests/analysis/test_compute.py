@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import traceview
+from scripts.cuda_trace import U64
 from scripts.scenarios.model import marked_steps, new_trace
 from scripts.scenarios.step_ops import printing_in_step
 from tests.analysis.made import analyzed, finding_of, in_program, write_program
@@ -100,6 +101,104 @@ def test_what_prints_has_its_own_finding(tmp_path: Path) -> None:
     report = analyzed(tmp_path, printing_in_step().traces["host0"], sidecar=sidecar)
     assert finding_of(report, "untrained-compute") is None
     assert finding_of(report, "host-op-in-step") is not None
+
+
+FIXED = {"batch_ops": ["x"], "constant_ops": ["y"], "fixed_ops": ["x", "y"]}
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "assigned", "codes"),
+    [
+        ("Prefetch::ForeverRepeat[0]::MemoryCache", "", {"batch-work-in-step", "constant-compute"}),
+        ("Prefetch::MemoryCache::ParallelMapV2", "", {"batch-work-in-step", "constant-compute"}),
+        ("Prefetch::ParallelMapV2::MemoryCache", "", {"constant-compute"}),
+        ("Prefetch::FlatMap[0]::Generator", "", {"constant-compute"}),
+        ("", "", {"constant-compute"}),
+        ("Prefetch::TensorSlice", "AssignVariableOp", set()),
+        ("Prefetch::TensorSlice", "AssignAddVariableOp", set()),
+    ],
+)
+def test_what_reads_variables_that_no_graph_changes(
+    pipeline: str, assigned: str, codes: set[str], tmp_path: Path
+) -> None:
+    """What depends on the batch, too, can be computed before only where the same examples come again."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        if pipeline:
+            step.host(f"Iterator::Root::{pipeline}", 1, 2, {"id": U64(2**63)})
+        if assigned:
+            step.host(f"EagerLocalExecute: {assigned}", 3, 4)
+        step.kernel(0, 5, 15, op="x:Conv2D")
+        step.kernel(0, 15, 25, op="y:Conv2D")
+    report = analyzed(tmp_path, trace, sidecar={"graphs": FIXED})
+    found = {
+        each.code: each.title
+        for each in report.findings
+        if each.code in codes | {"batch-work-in-step", "constant-compute"}
+    }
+    assert found.keys() == codes
+    title = "GPU:0 spends 10.0 of 50.0 ms (20%) on layers that no step changes: Conv2D"
+    assert found.get("batch-work-in-step", title) == title
+
+
+def test_the_update_of_a_table_whose_gradient_is_dense_for_nothing(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 1, 8, op="AddN:AddN")
+        step.kernel(0, 8, 40, op="sgd/update_0/sub:AssignSubVariableOp")
+    update = "sgd/update_0/sub"
+    for number, (names, code) in enumerate(
+        [([], "optimizer-bound"), (["AddN", update], "batch-free-compute")]
+    ):
+        folder = tmp_path / str(number)
+        report = analyzed(folder, trace, sidecar={"graphs": {"dense_ops": names}})
+        codes = {"optimizer-bound", "batch-free-compute"}
+        (found,) = (each for each in report.findings if each.code in codes)
+        assert found.code == code
+        if names:
+            assert found.title.startswith("GPU:0 spends 39.0 of 50.0 ms (78%)")
+            assert "activity_regularizer" in found.action
+
+
+@pytest.mark.parametrize(("length_ms", "cost"), [(5.9, ""), (6.1, "6.10 of 50.0 ms (12%)")])
+def test_gradients_that_are_only_summed(length_ms: float, cost: str, tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 5, 15, op="gradient_tape/a:MatMul")
+        step.kernel(0, 15, 15 + length_ms, op="gradient_tape/a_1:MatMul")
+    graphs = {"summed_ops": ["gradient_tape/a_1"]}
+    found = finding_of(analyzed(tmp_path, trace, sidecar={"graphs": graphs}), "repeated-compute")
+    assert (found is not None) == bool(cost)
+    if found is not None:
+        assert found.title == (
+            f"GPU:0 spends {cost} on gradients of several losses through the same ops: MatMul"
+        )
+
+
+@pytest.mark.parametrize(
+    ("readers", "length_ms", "cost"),
+    [
+        (2, 11.9, ""),
+        (2, 12.1, "6.05 of 50.0 ms (12%)"),
+        (4, 12, "9.00 of 50.0 ms (18%)"),
+        (1, 40, ""),
+        (0, 40, ""),
+    ],
+)
+def test_what_replicas_compute_of_the_same_batch(
+    readers: int, length_ms: float, cost: str, tmp_path: Path
+) -> None:
+    """All but the part of one, without the optimizer."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 1, 1 + length_ms, op="model/a:MatMul")
+        step.kernel(0, 45, 48, op="update_0/b:ResourceApplyGradientDescent")
+    graphs = {"same_batch": readers}
+    found = finding_of(analyzed(tmp_path, trace, sidecar={"graphs": graphs}), "repeated-compute")
+    assert (found is not None) == bool(cost)
+    if found is not None:
+        assert found.title == f"GPU:0 spends {cost} on what each device computes alike: MatMul"
+        assert "strategy.experimental_distribute_dataset" in found.action
 
 
 @pytest.mark.parametrize(("length_ms", "cost"), [(7.8, ""), (8.2, "6.15 of 50.0 ms (12%)")])

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.tensorflow
 PROGRAM = """
 import json
 import tensorflow as tf
+from traceview.capture.steps import flow
 from traceview.capture.steps import graphs as graph_values
 from traceview.capture.steps.graphs import describe_flops
 
@@ -49,7 +50,7 @@ def step(x):
     return total + inner(squared, x)
 
 
-values = graph_values.describe_values([step.get_concrete_function(tf.ones([40, 40])).graph])
+values = flow.describe_values([step.get_concrete_function(tf.ones([40, 40])).graph], {})
 
 dense = tf.Variable(tf.ones([30, 40]))
 kernel = tf.Variable(tf.ones([3, 3, 5, 7]))
@@ -90,9 +91,9 @@ def ten_times(function):
 function = tf.function(lambda x: x * 2)
 for _ in range(3):
     function = ten_times(function)
-graph_values._MOST_VISITED = 1_000
+graph_values.MOST_VISITED = 1_000
 try:
-    graph_values.describe_values([function.get_concrete_function(tf.zeros([2])).graph])
+    flow.describe_values([function.get_concrete_function(tf.zeros([2])).graph], {})
 except Exception as error:
     problem = f"{type(error).__name__} {error}"
 print(json.dumps([values, flops, problem]))
@@ -186,6 +187,7 @@ def test_without_the_size_of_a_batch_nothing_depends_on_it(flops: list[dict[str,
 TRAINING = """
 import json
 import tensorflow as tf
+from traceview.capture.steps import flow
 from traceview.capture.steps import graphs as graph_values
 
 weight, slot = tf.Variable(tf.ones([6, 8])), tf.Variable(tf.zeros([6, 8]), trainable=False)
@@ -261,7 +263,7 @@ of = [tf.ones([4, 6], tf.uint8), tf.ones([4], tf.int32)]
 functions = step, evaluate, gradients
 made = [each.get_concrete_function(*of).graph for each in functions]
 trained = {id(weight.handle), id(total.handle)}
-described = [graph_values.describe_values([each], trained) for each in made]
+described = [flow.describe_values([each], {}, trained) for each in made]
 described.append(graph_values.computes_gradients(reader.get_concrete_function(tf.ones([4, 6]))))
 print(json.dumps(described))
 """

@@ -95,6 +95,20 @@ def test_the_usual_call_counts() -> None:
     assert inputs.sizes(1, 1) == ("arguments", 8, 8)
 
 
+def test_a_loop_that_gives_one_tensor_again_and_again_is_not_fed() -> None:
+    first, second = Tensor(8), Tensor(8)
+    for given, is_fed in (
+        ([first], False),
+        ([first, first], False),
+        ([first, second], True),
+        ([OwnedIterator(Dataset(16))], True),
+    ):
+        inputs = StepInputs()
+        for each in given:
+            inputs.given(each, 0.1)
+        assert inputs.is_fed == is_fed
+
+
 SPLIT = _PrefetchDataset(-1, _RebatchDataset(-1, _PrefetchDataset(16, Dataset(-1))))
 
 

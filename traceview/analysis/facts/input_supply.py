@@ -65,6 +65,11 @@ _EACH = lazy_pattern(
     r"(?:Parallel)?Map(?:V\d+)?|Prefetch|(?:Memory)?Cache(?:V\d+)?|(?:Finite|Forever)?(?:Repeat|Skip|Take)"
 )
 """Stages that make an element of each that they are given."""
+_CHANGES_NONE = lazy_pattern(
+    r"(?:Model|Prefetch|Generator|(?:Finite|Forever)?(?:Repeat|Skip|Take)|Shard|Shuffle(?:AndRepeat)?|Batch|ParallelBatch|Rebatch"
+    r"|Concatenate|Zip|Tensor|TensorSlice|MaxIntraOpParallelism|PrivateThreadPool|Options)(?:V\d+)?(?:\[\d+\])?"
+)
+"""Stages that hand on what they are given, in whatever order; a `Generator` alone takes it from a shard, that of a script is in a `FlatMap`."""
 _PASS = lazy_pattern(r"(.*Repeat)\[\d+\]", re.DOTALL)
 _FILLING_FACTOR: Final = 2
 _DROPPED_FACTOR: Final = 2
@@ -100,7 +105,8 @@ class InputSupply(Struct, frozen=True, eq=False):
     all that the model waits for, `work_ratio`: of the window, `work_of_wait_ratio`: over the wait; `fills_shuffle`: most of
     what it makes stays in the buffer of a shuffle; `dropped`: or is dropped. `missing`: what the pipeline lacks. `empty_step_ratio`: the share of the used steps in which a request met an empty buffer, of the
     buffer for which that is least; `empty_wait_ratio`: the share of the wait in these steps. `wait_ps`: how long the thread of the steps was in calls for the next batch, in the window; `wait_of_steps`:
-    in each step of the host, used or not. `pass_count`: passes over the data in the window. `iterator_count`: iterators made
+    in each step of the host, used or not. `gives_again`: whether the pipeline gives the same
+    examples in each epoch, for nothing changes them after a cache or arrays. `pass_count`: passes over the data in the window. `iterator_count`: iterators made
     in it, if the first requests to them are most of the wait. What is not known is None.
     """
 
@@ -116,6 +122,7 @@ class InputSupply(Struct, frozen=True, eq=False):
     empty_wait_ratio: float | None
     wait_ps: int | None
     wait_of_steps: tuple[int, ...] | None
+    gives_again: bool
     pass_count: int
     iterator_count: int
 
@@ -218,6 +225,7 @@ def _supply(context: Run, host: int) -> InputSupply | None:
         empty_wait_ratio=empty[1],
         wait_ps=wait_ps,
         wait_of_steps=None if of_steps is None else tuple(of_steps.tolist()),
+        gives_again=all(map(_gives_again, whole)),
         pass_count=_passes(
             map(trace.names.text, unique_ids(columns.name[calls.row[inside]]).tolist())
         ),
@@ -255,6 +263,13 @@ def _missing(stages: Sequence[InputStage], *, is_distributed: bool) -> tuple[str
     if readers and not any(_KEEPS.search(name) for name in names):
         missing.append("cache")
     return tuple(missing)
+
+
+def _gives_again(stage: InputStage) -> bool:
+    """Whether nothing above a stage, or above the cache that it fills, changes elements."""
+    parts = stage.name.split("::")
+    kept = (place for place, part in enumerate(parts) if _KEEPS.search(f"::{part}"))
+    return all(map(_CHANGES_NONE.fullmatch, path_of("::".join(parts[: next(kept, None)]))))
 
 
 def _fills_a_shuffle(stage: InputStage, stages: Sequence[InputStage]) -> bool:

@@ -9,20 +9,18 @@ Ops of JAX say their program, named after its function. TensorFlow calls the gra
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
+from traceview.analysis.facts.input_supply import supply_of
 from traceview.analysis.facts.layers import (
     cast_labels,
     instructions_that,
     label_kernels,
-    label_places,
     label_updates,
-    makes_batches,
 )
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.op_work import (
@@ -34,7 +32,7 @@ from traceview.analysis.measures.op_work import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule, is_of_jax
-from traceview.analysis.rules.words import Argument, Line, Names, Ops
+from traceview.analysis.rules.words import Argument, Line, Ops
 from traceview.analysis.workload.compute_rules import (
     BATCH_WORK,
     CASTS,
@@ -55,7 +53,6 @@ from traceview.analysis.workload.costly_ops import (
     BY_NAME,
     GROUPS,
     LOW_RATE,
-    codes_of_labels,
     labels_by_name,
     longest_function,
     multiplies_nothing,
@@ -63,14 +60,13 @@ from traceview.analysis.workload.costly_ops import (
     slow_products,
     types_of_labels,
 )
-from traceview.base.ids import is_in, unique_ids, unique_inverse
+from traceview.analysis.workload.second_forward import second_forward
+from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import OpType, Record, Share, SourceLine
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
-from traceview.ledger.states import State
 from traceview.trace.columns import NONE
-from traceview.trace.device.correlation import Roots, steps_of_rows
 from traceview.trace.device.op_names import (
     Phase,
     SideWork,
@@ -78,7 +74,6 @@ from traceview.trace.device.op_names import (
     op_labels,
     side_work_of,
 )
-from traceview.trace.model import Recording
 from traceview.xplane.columns import C128, F64
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
@@ -181,6 +176,7 @@ def _kind_of_label(context: Context) -> Int64Array:
     kinds = (NONE if side is None else _KINDS.index(side.value) for side in sides)
     result = np.fromiter(kinds, np.int64, op.size)
     is_update = (trace.once(event_phases)[rows] == Phase.OPTIMIZER) | trace.once(label_updates)
+    is_update &= ~context.once(_named_in_graphs)["dense_ops"]
     result[is_update & (result == NONE)] = _KINDS.index(OPTIMIZER)
     result[trace.device_columns.class_[rows] != ActivityClass.COMPUTE] = NONE
     return result
@@ -196,8 +192,29 @@ def _constant_labels(context: Context) -> BoolArray:
     trace = context.trace
     phase = trace.once(event_phases)[trace.once(op_labels).row]
     named = context.once(_named_in_graphs)["constant_ops"]
+    named &= ~context.once(_fixed_labels) | np.bool_(not context.once(_assigns_eagerly))
     constant: BoolArray = (named | context.once(_shown_constants)) & (phase != Phase.BACKWARD)
     return constant
+
+
+_ASSIGNMENT: Final = lazy_pattern(rb"EagerLocalExecute: Assign\w{0,9}VariableOp")
+
+
+def _assigns_eagerly(context: Context) -> bool:
+    """Whether the script assigns to variables outside of graphs: perhaps to those that no graph changes."""
+    trace = context.trace
+    return any(trace.named_on(host, _ASSIGNMENT.fullmatch).size for host in range(len(trace.hosts)))
+
+
+def _fixed_labels(context: Context) -> BoolArray:
+    """Which labels are ops that depend on variables which no graph changes."""
+    return context.once(_named_in_graphs)["fixed_ops"]
+
+
+def _gives_examples_again(context: Context) -> bool:
+    """Whether the input pipelines of all hosts give the same examples in each epoch."""
+    supplies = (supply_of(context, host) for host in range(len(context.trace.hosts)))
+    return all(supply is not None and supply.gives_again for supply in supplies)
 
 
 _BY_GRAPH: Final = (
@@ -216,12 +233,18 @@ def _misplaced_labels(context: Context) -> BoolArray:
     return misplaced
 
 
+_FIELDS: Final = (
+    "float64_ops", "constant_ops", "batch_ops", "untrained_ops", "variable_ops", "fixed_ops", "summed_ops",
+    "dense_ops",
+)  # fmt: skip
+
+
 def _named_in_graphs(context: Context) -> dict[str, BoolArray]:
     """By field of `GraphValues` which labels are ops that the graphs of all hosts name that name some; an evaluator runs others."""
     trace, ops = context.trace, context.once(_op_of_label)
     texts = {op: trace.names.text(op) or "" for op in unique_ids(ops).tolist()}
     found = {}
-    for field in ("float64_ops", "constant_ops", "batch_ops", "untrained_ops", "variable_ops"):
+    for field in _FIELDS:
         every = (frozenset(getattr(host.captured.graphs, field)) for host in trace.hosts)
         named = list(filter(None, every))
         names = frozenset.intersection(*named) if named else frozenset()
@@ -306,10 +329,25 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     is_model = kind_of_label == NONE
     # No trace shows what an op depends on.
     nowhere = np.zeros_like(is_model)
+    fixed = context.once(_fixed_labels)
+    named["variable_ops"] |= named["dense_ops"]
+    key = "dense" if named["dense_ops"].any() else ""
     for rule, field in _BY_GRAPH:
-        yield _of_ops(context, rule, named[field] & is_model, shown=nowhere)
+        labels = named[field] & is_model & ~fixed
+        own = key if rule is VARIABLE_WORK else ""
+        yield _of_ops(context, rule, labels, shown=nowhere, key=own)
+    if context.once(_gives_examples_again) and not context.once(_assigns_eagerly):
+        frozen = named["batch_ops"] & fixed & is_model
+        yield _of_ops(context, BATCH_WORK, frozen, shown=nowhere, key="frozen")
+    summed = named["summed_ops"] & is_model
+    yield _of_ops(context, REPEATED, summed, shown=nowhere, key="losses")
     yield _repeated(context)
-    yield _second_forward(context)
+    readers = min((host.captured.graphs.same_batch or 0 for host in context.trace.hosts), default=0)
+    if readers > 1:
+        alike = is_model & ~context.once(_misplaced_labels)
+        saved = 1 - 1 / readers
+        yield _of_ops(context, REPEATED, alike, saved, "part", shown=nowhere, key="batch")
+    yield second_forward(context)
     casts = context.trace.once(cast_labels) & ~context.once(_misplaced_labels)
     found = _of_ops(context, CASTS, casts)
     yield found
@@ -370,7 +408,7 @@ def _of_ops(
         saved_ratio=saved_ratio,
         title=note or key,
         action=key,
-        notes=(note,),
+        notes=(note, key),
         evidence=_type_evidence(ops),
     )
 
@@ -425,72 +463,6 @@ def _optimizer(context: Context, ops: _SomeOps) -> Finding | None:
 
 def _type_evidence(ops: _SomeOps) -> list[Evidence]:
     return [Evidence("op_type", type_, None, "", value_is="type") for type_ in ops.types]
-
-
-# Compiled functions
-
-_GRAPH: Final = lazy_pattern(rb"EagerLocalExecute: __(?:inference|forward)_(.+)_\d+", re.DOTALL)
-
-
-def _functions_called(trace: Recording) -> tuple[tuple[str, ...], Int32Array]:
-    """The functions that computed, and int32 the place of that of each device event; `NONE` where a host called only one, or none."""
-    places: dict[str, int] = {}
-
-    def place_of(function: str) -> int:
-        return places.setdefault(function, len(places)) if function else NONE
-
-    device = trace.device_columns
-    programs = [place_of(each.function) for each in trace.instructions]
-    of_event = np.array([*programs, NONE], dtype=np.int32)[device.instruction]
-    for number in range(len(trace.hosts)):
-        calls = trace.named_on(number, _GRAPH.fullmatch)
-        names, of_call = np.unique(trace.host_columns.name[calls], return_inverse=True)
-        graphs = (_GRAPH.fullmatch(trace.names[name]) for name in names.tolist())
-        found = [place_of(graph[1].decode("utf-8", "replace") if graph else "") for graph in graphs]
-        if len(set(found)) > 1:
-            own, of_call = trace.device_rows(number), np.array(found, dtype=np.int64)[of_call]
-            launches, of_launch = unique_inverse(device.launch[own])
-            function = steps_of_rows(
-                launches, Roots(calls, of_call), trace.host_columns, trace.thread_of_line
-            )
-            function[launches == NONE] = NONE
-            of_event[own] = function[of_launch]
-    return tuple(places), of_event
-
-
-def _second_forward(context: Context) -> Finding | None:
-    """Functions without gradients that run the code of one that trains."""
-    ledger, trace = context.ledger, context.trace
-    names, of_event = trace.once(_functions_called)
-    if len(names) < 2:
-        return None
-    rows = np.flatnonzero(ledger.rows(states=(State.COMPUTE,)))
-    rows = rows[of_event[ledger.columns.event[rows]] != NONE]
-    event, ps = ledger.columns.event[rows], ledger.columns.duration_ps[rows]
-    function, label = of_event[event], trace.once(op_labels).of_row[event]
-    places, count = trace.once(label_places), len(names)
-    code = context.once(codes_of_labels)[1][label]
-    # On another device it does not make a step of this one longer.
-    of_device = code * len(trace.device_list) + ledger.device[rows]
-    is_training = is_in(places.phase[label], (Phase.BACKWARD, Phase.OPTIMIZER))
-    trains = np.bincount(function[is_training], minlength=count) > 0
-    is_again = is_in(of_device, unique_ids(of_device[trains[function]])) & (code > 0)
-    whole = SWEEPS.totals(function, ps, count)
-    again = SWEEPS.totals(function[is_again], ps[is_again], count)
-    is_second = ~trains & (whole > 0) & (again >= SECOND_FORWARD.limits["code_ratio"] * whole)
-    trained = {name for name, does in zip(names, trains.tolist(), strict=True) if does}
-    is_second &= ~np.isin(names, makes_batches(trace.instructions, trained))
-    seconds = np.flatnonzero(is_second)
-    of_seconds = np.zeros(ledger.count, dtype=np.bool_)
-    of_seconds[rows[is_second[function]]] = True
-    longest = seconds[np.argsort(-whole[seconds], kind="stable")].tolist()
-    texts = tuple(names[place] for place in longest)
-    return SECOND_FORWARD.of_rows(
-        context,
-        of_seconds,
-        arguments={"function": Names(texts[:1], "function")},
-        evidence=[Evidence("function", text, None, "", value_is="function") for text in texts],
-    )
 
 
 ANALYSIS: Final = Analysis[Compute](

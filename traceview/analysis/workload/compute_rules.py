@@ -70,10 +70,10 @@ SLOW_PRODUCTS: Final = _rule(
 CONSTANT: Final = _rule(
     code="constant-compute",
     title="{who:spends/spend} {loss} on recomputing constants[: {ops}][ in {line}]",
-    meaning="These ops read only constants and tensors made before the graph: each step computes the same again.",
+    meaning="These ops read only constants, tensors and variables that no step changes: each step computes the same again.",
     starts_at=(
-        "{limit} of the GPU time in ops of step functions that depend on no variable, argument or random number, with what "
-        "other devices wait meanwhile"
+        "{limit} of the GPU time in ops of step functions that depend on no argument, random number or variable that changes, with "
+        "what other devices wait meanwhile"
     ),
     action="Compute it once before the loop, and let the step read the result.",
     advice="A tensor that a function reads from outside is not computed again: `table = make_table()` above `@tf.function`.",
@@ -89,10 +89,23 @@ CONSTANT: Final = _rule(
 BATCH_WORK: Final = _rule(
     code="batch-work-in-step",
     title="{who:spends/spend} {loss} on preparing the batch inside the step[: {ops}][ in {line}]",
+    titles={
+        "frozen": "{who:spends/spend} {loss} on layers that no step changes[: {ops}][ in {line}]"
+    },
     meaning="These ops read nothing but the batch and constants, so they need not wait for the last step.",
+    notes={
+        "frozen": "Constants are also variables that no step changes. The data set gives the same examples in each epoch."
+    },
+    actions={
+        "frozen": (
+            "Compute it once for each example, `dataset.map(lambda x, y: (frozen(x), y)).cache()`, or before training.",
+            "Then train the other layers on what it made.",
+        )
+    },
     starts_at=(
         "{limit} of the GPU time in ops of step functions that read the batch, and neither variables, state, random numbers nor what "
-        "depends on these, with what other devices wait meanwhile; only of functions that update trained variables"
+        "depends on these, with what other devices wait meanwhile; only of functions that update trained variables. Also in those "
+        "that besides read variables which no graph changes, where no eager op assigns any and the data set gives each example again"
     ),
     limit=COSTLY_RATIO,
     action="Move it into the input pipeline, `dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)`.",
@@ -115,6 +128,15 @@ VARIABLE_WORK: Final = _rule(
         "depends on these, without the optimizer; only of functions that update trained variables"
     ),
     limit=COSTLY_RATIO,
+    notes={
+        "dense": "They make the gradient of a table dense that is sparse without them, so that all of its rows are updated."
+    },
+    actions={
+        "dense": (
+            "Regularize the rows that the batch looks up, not the table: `embedding.activity_regularizer = decay`.",
+            "Without Keras, `tf.nn.l2_loss(tf.gather(table, ids))`. Then plain SGD updates only these rows.",
+        )
+    },
     action="Look up the rows of the batch first, and compute on these: `tf.nn.l2_normalize(tf.gather(table, ids), axis=1)`.",
     advice="What needs all of a variable: compute it every 100th step into a variable without gradients, and read that.",
     example="GPU:0 spends 12.0 of 40.1 ms (30%) on ops that read variables and not the batch: Mul in call, train.py:28",
@@ -138,12 +160,29 @@ UNTRAINED: Final = _rule(
 REPEATED: Final = _rule(
     code="repeated-compute",
     title="{who:spends/spend} {loss} on what each device computes alike[: {ops}][ in {line}]",
-    meaning="These instructions compute from arrays that each device has whole. Divided, each device would compute its part.",
-    notes={"part": "The loss is all but the part that one of the devices would have."},
+    meaning="Each device computes from arrays that all have whole. Divided, each would compute its part.",
+    titles={
+        "losses": "{who:spends/spend} {loss} on gradients of several losses through the same ops[: {ops}][ in {line}]"
+    },
+    notes={
+        "part": "The loss is all but the part that one of the devices would have.",
+        "losses": "Each replica computes gradients of each loss through the same ops, and adds them. The loss is all but one.",
+    },
     starts_at=(
         "{limit} of the GPU time, without the part of one device, in instructions of programs of several devices that read nothing "
-        "but parameters which their shardings do not divide"
+        "but parameters which their shardings do not divide, or in ops of replicas that read the same batch. Also in all gradients but one "
+        "through a product of a graph, where nothing but sums, and factors, reads them"
     ),
+    actions={
+        "losses": (
+            "Take one gradient, that of the sum of the losses: `tape.gradient(5 * of_boxes + of_classes, variables)`.",
+            "The gradient of a sum is the sum of the gradients.",
+        ),
+        "batch": (
+            "Divide the batch: give `strategy.run` batches of `strategy.experimental_distribute_dataset(dataset)`.",
+            "A batch of `iter(dataset)` is given whole to each replica, which all make the same gradients of it.",
+        ),
+    },
     limit=COSTLY_RATIO,
     action='Divide the batch over the devices before the call: `jax.device_put(batch, NamedSharding(mesh, PartitionSpec("batch")))`.',
     advice="A batch that is still on the host, or whole on each device, is computed whole by each of them.",

@@ -1,5 +1,5 @@
 """Walks the graphs of functions and those that they call: counts ops by requested device, and finds gradients, updates and
-training loops, ops that compute in float64, those that compute the same in every step, and the floating-point operations of products.
+training loops, and the floating-point operations of products.
 
 A product of two numbers and its sum are two operations. An unknown dimension may follow from the examples of a replica.
 """
@@ -7,7 +7,7 @@ A product of two numbers and its sum are two operations. An unknown dimension ma
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,17 +17,17 @@ from typing import Any, Final, TypeAlias
 
 from traceview.capture.sidecar.file import NoAnswerError
 
-_LOOPS: Final = {
+LOOPS: Final = {
     "While": ("cond", "body"),
     "StatelessWhile": ("cond", "body"),
     "ReduceDataset": ("f",),
     "ScanDataset": ("f",),
 }
 """Ops that repeat a graph. AutoGraph makes the last two from a `for` over a dataset."""
-_CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall")
+CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall")
 _FUNCTION_ATTRIBUTES: Final = {
-    **_LOOPS,
-    **dict.fromkeys((*_CALLS, "RemoteCall"), ("f",)),
+    **LOOPS,
+    **dict.fromkeys((*CALLS, "RemoteCall"), ("f",)),
     **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
     **dict.fromkeys(("Case", "StatelessCase"), ("branches",)),
 }
@@ -36,7 +36,7 @@ _OWN_GRAPHS: Final = ("_cond_graph", "_body_graph", "_true_graph", "_false_graph
 _DEEPEST: Final = 8
 """Calls within calls; a function that calls itself has no end."""
 _UPDATES: Final = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter")
-_GRADIENT_SCOPE: Final = "gradient_tape/"
+GRADIENT_SCOPE: Final = "gradient_tape/"
 """The name scope of gradient ops (`GradientTape.gradient`, tensorflow/python/eager/backprop.py)."""
 
 
@@ -91,7 +91,7 @@ def count_ops(graph: Any) -> Counter[str]:
 
 def training_loop(graph: Any) -> str | None:
     """The type of the op that repeats whole training steps inside a graph: a gradient and an update of a variable; None without one."""
-    loops = ((op, outer) for op, outer in ops_within(graph) if op.type in _LOOPS)
+    loops = ((op, outer) for op, outer in ops_within(graph) if op.type in LOOPS)
     bodies = ((op.type, inner) for op, outer in loops for _, inner in inner_graphs(op, outer))
     return next((str(kind) for kind, body in bodies if len({*_training_parts(body)}) > 1), None)
 
@@ -115,13 +115,13 @@ def updates_alone(function: Any) -> bool:
 
 def _training_parts(graph: Any) -> Iterator[str]:
     for op, _ in ops_within(graph):
-        if _GRADIENT_SCOPE in op.name:
+        if GRADIENT_SCOPE in op.name:
             yield "gradient"
         if op.type.startswith(_UPDATES):
             yield "update"
 
 
-_MOST_VISITED: Final = 100_000
+MOST_VISITED: Final = 100_000
 """Ops, each as often as calls lead to it: 14,469 of a ResNet50 took 0.3 s on a busy core."""
 
 
@@ -156,7 +156,7 @@ def calls_of(
     """The graphs of steps and all calls in them, an outer one first; each knows the calls in it.
 
     `is_seen`: whether an op is one of `ops`, and its calls are followed. Raises `NoAnswerError` where calls lead to more than
-    `_MOST_VISITED` ops: what is left of these might have the same names.
+    `MOST_VISITED` ops: what is left of these might have the same names.
     """
     ops_of: dict[int, list[Any]] = {}
 
@@ -165,12 +165,12 @@ def calls_of(
             ops_of[id(graph)] = list(filter(is_seen, graph.get_operations()))
         return Call(graph, ops_of[id(graph)], *by)
 
-    waiting, left = [called(graph) for graph in graphs], _MOST_VISITED
+    waiting, left = [called(graph) for graph in graphs], MOST_VISITED
     while waiting:
         call = waiting.pop()
         left -= len(call.ops)
         if left < 0:
-            raise NoAnswerError(f"its calls lead to more than {_MOST_VISITED:,} ops")
+            raise NoAnswerError(f"its calls lead to more than {MOST_VISITED:,} ops")
         for op in call.ops if len(call.path) < _DEEPEST else ():
             inner = [called(graph, call, op) for _, graph in inner_graphs(op, call.graph)]
             if inner:
@@ -179,186 +179,7 @@ def calls_of(
         yield call
 
 
-_NO_WORK: Final = frozenset((
-    "Const", "Identity", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "Shape",
-))  # fmt: skip
-_IN_64_BITS: Final = frozenset(("float64", "complex128"))
 HANDLES: Final = ("resource", "variant")
-_NEXT: Final = "IteratorGetNext"
-_READS: Final = frozenset(("ReadVariableOp", "ResourceGather", "ResourceGatherNd"))
-
-
-def describe_values(graphs: Iterable[Any], trained: Collection[int] = ()) -> dict[str, Any]:
-    """The names of ops in float64, of those that read only constants and tensors made before the graph, of those that besides read
-    only the batch, or only variables, and of those that train nothing; none for names of others.
-
-    `trained`: ids of the handles of trained variables; without an update of one the last three are not known.
-    """
-    flow = _Flow(calls_of(graphs))
-    changing = reached(flow.sources, flow.users)
-    by_state = reached((node for node, is_state in flow.sources.items() if is_state), flow.users)
-    by_others = reached(flow.sources.keys() - flow.variables, flow.users)
-    needed = flow.needed(trained)
-    # Where the only data are a tensor made before the graph, all that reads it reads no batch.
-    has_batch = bool(needed) and not all(flow.sources.values())
-    forward = {node for node, op in flow.ops.items() if _GRADIENT_SCOPE not in op.name}
-    works = {node for node in forward if flow.ops[node].type not in _NO_WORK}
-    free = {name for _, name in works & changing - by_others}
-    scopes = {*free, *map(_scope, free)} - {"", *(_scope(name) for _, name in forward & by_others)}
-    kinds: dict[str, set[str]] = {}
-    for node, op in flow.ops.items():
-        if op.type in _NO_WORK:
-            continue
-        own = set()
-        if not _IN_64_BITS.isdisjoint(tensor.dtype.name for tensor in op.outputs):
-            own.add("float64")
-        if node not in changing:
-            own.add("constant")
-        elif needed and node not in needed and not flow.is_of_loss(op):
-            own.add("untrained")
-        elif needed and node not in by_state and not (op.type.startswith(_NEXT) or _widens(op)):
-            own.add("batch")
-        elif has_batch and (node not in by_others or _scope(op.name) in scopes):
-            own.add("variable")
-        for name in node[0].names_of(op):
-            kinds[name] = kinds.get(name, own) & own
-    return {
-        f"{kind}_ops": [name for name, own in kinds.items() if kind in own][:1_000]
-        for kind in ("float64", "constant", "batch", "variable", "untrained")
-    }
-
-
-def _widens(op: Any) -> bool:
-    """Whether an op casts to a larger type: what the step is given before is less to hand over, and to copy to a GPU."""
-    return op.type == "Cast" and bool(op.outputs[0].dtype.size > op.inputs[0].dtype.size)
-
-
-def _scope(name: str) -> str:
-    """The scope of an op; of a gradient that of the op that it is of."""
-    return name.rpartition(_GRADIENT_SCOPE)[2].rpartition("/")[0]
-
-
-_Node: TypeAlias = tuple[Call, str]
-"""An op of a call, or a result of an op that calls; that op itself is whether, and how often, it calls."""
-_Edges: TypeAlias = dict[_Node, list[_Node]]
-
-
-def reached(starts: Iterable[_Node], *edges: _Edges) -> set[_Node]:
-    """The nodes that edges lead to, with the starts."""
-    found, waiting = set[_Node](), list(starts)
-    while waiting:
-        node = waiting.pop()
-        if node not in found:
-            found.add(node)
-            waiting += (after for each in edges for after in each.get(node, ()))
-    return found
-
-
-class _Flow:
-    """What ops read and wait for (`reads`), and who reads them (`users`). `sources`: what may differ from step to step, and whether
-    that is any other state than the batch; `variables`: those that are handles, or only read one.
-    """
-
-    def __init__(self, calls: Iterable[Call]) -> None:
-        self.ops: dict[_Node, Any] = {}
-        self.sources: dict[_Node, bool] = {}
-        self.variables: set[_Node] = set()
-        self.users: _Edges = {}
-        self._reads: _Edges = {}
-        self._handles: dict[int, list[_Node]] = {}
-        """By the id of a handle that graphs have captured its nodes."""
-        self._carriers: set[_Node] = set()
-        """Nodes that may be handles."""
-        self._differentiated: set[str] = set()
-        for call in list(calls):
-            if call.outer is None:
-                self._add_inputs(call)
-            for op in call.ops:
-                self._add(call, op)
-        for node, read in self._reads.items():
-            for each in read:
-                self.users.setdefault(each, []).append(node)
-
-    def is_of_loss(self, op: Any) -> bool:
-        """Whether a gradient may have been taken through an op, without reading its result."""
-        # Gradients of products have the name of the product, others that of the scope around.
-        scopes = {op.name} if op.type in _FLOPS_OF else {op.name, op.name.rpartition("/")[0]}
-        is_float = all(tensor.dtype.is_floating for tensor in op.outputs)
-        is_float = is_float and any(tensor.dtype.is_floating for tensor in op.inputs)
-        return is_float and not self._differentiated.isdisjoint(scopes)
-
-    def needed(self, trained: Collection[int]) -> set[_Node]:
-        """What updates of trained variables depend on, as do all changes of what these read; empty without an update by gradients."""
-        beyond = {node: self.users.get(node, []) for node in self._carriers}
-        uses = {
-            handle: [node for node in reached(nodes, beyond) if node in self.ops]
-            for handle, nodes in self._handles.items()
-        }
-        roots = [node for handle in trained for node in uses.get(handle, ())]
-        changes = {node: uses[handle] for handle, nodes in self._handles.items() for node in nodes}
-        found = reached(roots, self._reads, changes)
-        # Gradients that are returned may be applied elsewhere.
-        return found if any(_GRADIENT_SCOPE in name for _, name in found) else set()
-
-    def _add_inputs(self, call: Call) -> None:
-        captured = {inside.name: given for given, inside in call.graph.captures}
-        for tensor in call.graph.inputs:
-            node, given = (call, tensor.op.name), captured.get(tensor.name)
-            is_handle = tensor.dtype.name in HANDLES
-            if given is None or is_handle or not hasattr(given, "numpy"):
-                self.sources[node] = given is not None or is_handle
-            if is_handle:
-                self.variables.add(node)
-            if given is not None and is_handle:
-                self._handles.setdefault(id(given), []).append(node)
-
-    def _add(self, call: Call, op: Any) -> None:
-        own = call, op.name
-        if any(tensor.dtype.name in HANDLES for tensor in op.outputs):
-            self._carriers.update(_node(call, tensor) for tensor in op.outputs)
-        if _GRADIENT_SCOPE in op.name:
-            self._differentiated.add(op.name.rpartition(_GRADIENT_SCOPE)[2].rpartition("/")[0])
-        reads = self._reads.setdefault(own, [])
-        if call.outer is not None:
-            reads.append((call.outer, call.op.name))
-        if op.name in call.inner:
-            self._add_call(call, op, reads)
-            return
-        self.ops[own] = op
-        if op.type.startswith(_NEXT):
-            self.sources[own] = False
-            return
-        reads += (_node(call, tensor) for tensor in op.inputs)
-        reads += ((call, each.name) for each in op.control_inputs)
-        if op._is_stateful:
-            self.sources[own] = True
-        if op.type in _READS:
-            self.variables.add(own)
-
-    def _add_call(self, call: Call, op: Any, decide: list[_Node]) -> None:
-        inner, is_loop = call.inner[op.name], op.type in _LOOPS
-        inputs = [_node(call, tensor) for tensor in op.inputs]
-        returned = [[_node(each, tensor) for tensor in each.graph.outputs] for each in inner]
-        decide += ((call, each.name) for each in op.control_inputs)
-        if is_loop:
-            # A `While` has a condition; of loops over a dataset anything may depend on all.
-            decide += returned[0] if len(inner) > 1 else [*inputs, *returned[0]]
-            returned = [inputs, returned[-1]]
-        elif op.type not in _CALLS:
-            decide += inputs[:1]
-        for each in inner:
-            for place, (argument, given) in enumerate(each.arguments()):
-                reads = self._reads.setdefault((each, argument.op.name), [])
-                reads += (_node(call, given), *(returned[1][place : place + 1] if is_loop else ()))
-        for place, tensor in enumerate(op.outputs):
-            results = (node for each in returned for node in each[place : place + 1])
-            self._reads[call, tensor.name] = [(call, op.name), *results]
-
-
-def _node(call: Call, tensor: Any) -> _Node:
-    return call, tensor.name if tensor.op.name in call.inner else tensor.op.name
-
-
 _FUSED: Final = frozenset((
     "BiasAdd", "Add", "AddV2", "FusedBatchNormV3", "Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid",
 ))  # fmt: skip
@@ -380,10 +201,10 @@ def describe_flops(graphs: Iterable[Any], examples: int | None) -> dict[str, int
     shapes = _Shapes(examples)
     # All of them first: shapes follow from what outer and inner calls give each other.
     for call in list(calls_of(graphs)):
-        for op in (op for op in call.ops if op.type in _FLOPS_OF):
+        for op in (op for op in call.ops if op.type in FLOPS_OF):
             flops = None
             with suppress(TypeError, ValueError, IndexError, KeyError):
-                flops = _FLOPS_OF[op.type](op, partial(shapes.of, call))
+                flops = FLOPS_OF[op.type](op, partial(shapes.of, call))
             flops = flops if flops and 0 < flops <= 1 << 53 else None
             for name in (name for each in _fused(op) for name in call.names_of(each)):
                 if name in found or len(found) < 20_000:
@@ -512,7 +333,7 @@ def _convolution(op: Any, shape: _Shape) -> int:
     return 2 * prod(places) * summed if sizes and places else 0
 
 
-_FLOPS_OF: Final[dict[str, _Count]] = {
+FLOPS_OF: Final[dict[str, _Count]] = {
     **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _matrices),
     "Einsum": _einsum,
     **dict.fromkeys((

@@ -18,12 +18,12 @@ from typing import Any, Final, NamedTuple
 
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.sidecar.file import Facts, Sidecar, WindowListener, answers
+from traceview.capture.steps.flow import describe_values
 from traceview.capture.steps.graphs import (
     Call,
     calls_of,
     count_ops,
     describe_flops,
-    describe_values,
     traces,
     training_loop,
 )
@@ -85,19 +85,27 @@ def describe_steps(
         # The script has a strategy, but these functions do not use it: their batch is not divided.
         strategy = None
     batch = describe_batch(steps.inputs, strategy)
-    trained = {id(getattr(use.variable, "handle", None)) for use in uses.values() if use.is_trained}
+    handles = {id(getattr(use.variable, "handle", None)): use for use in uses.values()}
+    trained = {handle for handle, use in handles.items() if use.is_trained}
+    shapes = {
+        handle: use.variable.shape.as_list() if use.variable.shape.rank else []
+        for handle, use in handles.items()
+    }
     was_enabled = gc.isenabled()
     # What is made here is kept, and each collection would walk all ops, for half of the time.
     gc.disable()
     try:
         graphs = answers({
-            "values": lambda: describe_values(of_steps, trained),
+            "values": lambda: describe_values(of_steps, shapes, trained),
             "lines": lambda: describe_lines(of_steps) if is_source_wanted else {},
             "flops": lambda: {"flops": describe_flops(of_steps, batch.get("per_replica"))},
         })  # fmt: skip
     finally:
         if was_enabled:
             gc.enable()
+    if not steps.inputs.is_fed and "values" in graphs:
+        # Such a loop tests the speed of steps, or all its data are one batch.
+        graphs["values"]["same_batch"] = 0
     return {
         "strategy": strategy_group,
         "batch": batch,

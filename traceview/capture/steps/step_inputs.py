@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
+from weakref import ref
 
 from traceview.capture.sidecar.file import NoAnswerError
 
@@ -35,6 +36,9 @@ class StepInputs:
     def __init__(self) -> None:
         self._of_replicas: Counter[tuple[int, ...]] = Counter()
         self._of_tensors: Counter[frozenset[int]] = Counter()
+        self.is_fed = False
+        """Whether a recorded step was given an iterator, or another tensor than that before it."""
+        self._tensors: list[Any] = []
         self.last_asked = self._input_of_steps = 0
         """The iterators that were asked last, and before the last step, by their `id`."""
         # Datasets with the strategy that distributes them, or None, by their `id`.
@@ -54,6 +58,12 @@ class StepInputs:
                 self._of_replicas.update(of_replicas)
             elif of_tensors:
                 self._of_tensors[of_tensors] += 1
+            tensors = [leaf for leaf, of_leaf in zip(leaves, sizes, strict=True) if of_leaf]
+            before = [tensor() for tensor in self._tensors]
+            self.is_fed |= bool(self._given) or (
+                bool(before) and any(all(leaf is not each for each in before) for leaf in tensors)
+            )
+            self._tensors = [ref(tensor) for tensor in tensors]
 
     def asked(self, iterator: object, *, is_recorded: bool) -> None:
         """The loop asks this iterator for a batch, of a recorded step or not."""

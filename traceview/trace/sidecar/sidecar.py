@@ -433,7 +433,9 @@ class GraphValues(Struct, frozen=True):
 
     A thousand of each at most: `float64_ops`: those in float64, `constant_ops`: that compute the same in every step, `batch_ops`:
     that depend on the batch alone, `variable_ops`: on variables alone, `untrained_ops`: on which no update of a trained variable
-    depends.
+    depends. `fixed_ops`: those of the constant and batch ones that read variables which no graph changes. `summed_ops`:
+    gradients through ops of which others are computed, too, where they are only summed. `dense_ops`: that make the gradient of a table dense for
+    what depends on no batch, and its update. `same_batch`: the replicas that read the same batch, each all of it.
     `lines`: of the script, each once. `line_of`: which of them made each op, or, where a name ends with a slash, all ops of a
     scope; None where ops of several functions have the name. `flops`: the floating-point operations of each product of
     matrices and each convolution, by the name of the op and of what may be fused with it.
@@ -444,6 +446,10 @@ class GraphValues(Struct, frozen=True):
     batch_ops: tuple[str, ...]
     untrained_ops: tuple[str, ...]
     variable_ops: tuple[str, ...]
+    fixed_ops: tuple[str, ...]
+    summed_ops: tuple[str, ...]
+    dense_ops: tuple[str, ...]
+    same_batch: RecordedCount | None
     lines: tuple[str, ...]
     line_of: dict[str, RecordedCount | None]
     flops: dict[str, RecordedCount]

@@ -1,0 +1,194 @@
+"""What flows through graphs of TensorFlow: variables that nothing changes, a batch that several replicas read, and sums of gradients."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.capture.conftest import run_python
+
+pytestmark = pytest.mark.tensorflow
+
+SCRIPT = """
+import json
+import tensorflow as tf
+from traceview.capture.steps.flow import describe_values
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+frozen, head = tf.Variable(tf.ones([6, 8])), tf.Variable(tf.ones([8, 3]))
+rate = tf.Variable(0.1, trainable=False)
+ONES = tf.ones([4, 6])
+
+
+def described(function, *arguments, of=(frozen, head, rate)):
+    graph = function.get_concrete_function(*arguments).graph
+    handles = {id(each.handle): each for each in of}
+    shapes = {handle: each.shape.as_list() for handle, each in handles.items()}
+    return describe_values([graph], shapes, {handle for handle, each in handles.items() if each.trainable})
+
+
+def stepped(layer, head, changes):
+    def step(x):
+        with tf.GradientTape() as tape:
+            scores = tf.matmul(tf.matmul(x, layer, name="product"), head, name="scores")
+            loss = tf.reduce_sum(tf.square(scores))
+        style = tf.matmul(layer, layer, transpose_a=True, name="style")
+        head.assign_sub(rate * tape.gradient(loss, head))
+        if changes:
+            layer.assign_add(layer)
+        return loss + style[0, 0]
+
+    return tf.function(step)
+
+
+result = {}
+twin = tf.Variable(tf.ones([8, 8]))
+double = tf.Variable(tf.ones([8, 8]))
+result["fixed"] = described(stepped(frozen, head, False), ONES + 1)
+result["changed"] = described(stepped(frozen, head, True), ONES + 1)
+target = tf.Variable(tf.ones([8, 8]), trainable=False)
+result["target"] = described(stepped(target, double, False), tf.ones([4, 8]), of=(target, double, rate))
+# One that another function trains: not all trained ones have copies.
+other = tf.Variable(tf.ones([5, 5]))
+result["copied"] = described(stepped(twin, double, False), tf.ones([4, 8]), of=(twin, double, rate, other))
+
+
+def losses(combine, alike=False):
+    def step(x):
+        with tf.GradientTape(persistent=True) as tape:
+            shared = tf.tanh(tf.matmul(x, frozen, name="product"), name="bent")
+            if alike:
+                shared = tf.matmul(shared, shared, transpose_a=True, name="squared")
+            scores = tf.matmul(shared, head, name="scores")
+            first, second = tf.reduce_sum(scores), tf.reduce_mean(scores * scores)
+            total = first + second
+        if alike:
+            gradient = tape.gradient(total, frozen)
+        else:
+            gradient = combine(tape.gradient(first, frozen), tape.gradient(second, frozen))
+        frozen.assign_sub(gradient)
+
+    return described(tf.function(step), ONES)
+
+
+result["summed"] = losses(lambda one, other: 5.0 * one + other / 2.0)
+result["projected"] = losses(lambda one, other: one + other - one * tf.reduce_sum(one * other))
+result["multiplied"] = losses(lambda one, other: one + other + one * other)
+result["clipped"] = losses(lambda one, other: tf.clip_by_norm(one, 1.0) + other)
+result["alike"] = losses(None, alike=True)
+
+table, mean = tf.Variable(tf.ones([9, 6])), tf.Variable(tf.zeros([9, 6]), trainable=False)
+
+
+def looked_up(decays_all, with_mean=False):
+    def step(x, ids):
+        with tf.GradientTape() as tape:
+            rows = tf.gather(table, ids)
+            loss = tf.reduce_sum(tf.square(rows + x))
+            loss += tf.reduce_sum(tf.square(table if decays_all else rows, name="squares"))
+        gradient = tape.gradient(loss, table)
+        if decays_all:
+            table.assign_sub(0.1 * tf.convert_to_tensor(gradient))
+        elif with_mean:
+            mean.assign_add(0.1 * (tf.convert_to_tensor(gradient) - mean))
+            table.assign_sub(mean)
+        else:
+            table.scatter_sub(gradient)
+
+    return described(tf.function(step), ONES, tf.constant([1, 2, 1, 0]), of=(table, mean))
+
+
+result["all"], result["rows"], result["mean"] = looked_up(True), looked_up(False), looked_up(False, True)
+
+strategy = tf.distribute.MirroredStrategy()
+with strategy.scope():
+    weight = tf.Variable(tf.ones([6, 8]))
+
+
+def replicated(part):
+    def replica_step(x, factor):
+        with tf.GradientTape() as tape:
+            loss = factor * tf.reduce_sum(tf.matmul(part(x), weight))
+        gradient = tape.gradient(loss, weight)
+        weight.assign_sub(tf.distribute.get_replica_context().all_reduce("sum", gradient))
+        return loss
+
+    return replica_step
+
+
+def number():
+    return tf.distribute.get_replica_context().replica_id_in_sync_group
+
+
+@tf.function
+def whole(x, factor):
+    return strategy.run(replicated(lambda x: x), args=(x, factor))
+
+
+@tf.function
+def sliced(x, factor):
+    return strategy.run(replicated(lambda x: x[2 * number() : 2 * number() + 2]), args=(x, factor))
+
+
+@tf.function
+def divided(x, other, factor):
+    values = strategy.experimental_distribute_values_from_function(
+        lambda context: (x, other)[context.replica_id_in_sync_group]
+    )
+    return strategy.run(replicated(lambda x: x), args=(values, factor))
+
+
+of, factor = weight.values, tf.constant(2.0)
+result["whole"] = described(whole, ONES, factor, of=of)
+result["sliced"] = described(sliced, ONES, factor, of=of)
+result["divided"] = described(divided, ONES, ONES, factor, of=of)
+print(json.dumps(result))
+"""
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    script = tmp_path_factory.mktemp("flow") / "flow.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    result: dict[str, Any] = json.loads(run_python(script.parent, script, code=0).stdout)
+    return result
+
+
+def test_a_variable_that_nothing_changes_is_a_constant(described: dict[str, Any]) -> None:
+    fixed = described["fixed"]
+    assert fixed["batch_ops"] == ["product"]
+    assert "style" in fixed["constant_ops"]
+    assert {"product", "style"} <= {*fixed["fixed_ops"]}
+    assert "scores" not in fixed["fixed_ops"]
+
+
+@pytest.mark.parametrize("kind", ["changed", "copied", "target"])
+def test_one_that_changes_or_may_be_a_copy_of_a_trained_one_is_none(
+    kind: str, described: dict[str, Any]
+) -> None:
+    values = described[kind]
+    assert not {"product", "style"} & {*values["batch_ops"], *values["constant_ops"]}
+    assert "product" not in values["fixed_ops"]
+
+
+def test_gradients_that_are_only_summed(described: dict[str, Any]) -> None:
+    """All but one through each product, and what lies between the products; not where anything else reads one, nor of one loss."""
+    of_products = [name for name in described["summed"]["summed_ops"] if "product" in name]
+    assert of_products == ["gradient_tape/product/MatMul_1"]
+    for kind in ("projected", "multiplied", "clipped", "alike"):
+        assert described[kind]["summed_ops"] == [], kind
+
+
+def test_a_gradient_is_dense_for_what_no_batch_needs(described: dict[str, Any]) -> None:
+    dense = described["all"]["dense_ops"]
+    for part in ("AddN/inputs_", "AddN", "mul", "AssignSubVariableOp", "gradient_tape/Mul"):
+        assert any(name.startswith(part) for name in dense), part
+    assert described["rows"]["dense_ops"] == described["mean"]["dense_ops"] == []
+
+
+def test_replicas_that_read_the_same_batch(described: dict[str, Any]) -> None:
+    same = {kind: described[kind]["same_batch"] for kind in ("whole", "sliced", "divided", "fixed")}
+    assert same == {"whole": 2, "sliced": 0, "divided": 0, "fixed": 0}

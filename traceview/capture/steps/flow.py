@@ -1,0 +1,377 @@
+"""Follows what flows through the graphs of step functions: which ops compute in float64, the same in every step, from the batch
+alone or from variables alone, which train nothing, and which repeat what others do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from traceview.capture.steps.graphs import (
+    CALLS,
+    FLOPS_OF,
+    GRADIENT_SCOPE,
+    HANDLES,
+    LOOPS,
+    MOST_VISITED,
+    Call,
+    calls_of,
+)
+
+_NO_WORK: Final = frozenset((
+    "Const", "Identity", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "Shape",
+))  # fmt: skip
+_IN_64_BITS: Final = frozenset(("float64", "complex128"))
+_NEXT: Final = "IteratorGetNext"
+_READS: Final = frozenset(("ReadVariableOp", "ResourceGather", "ResourceGatherNd"))
+_ASKING: Final = {*_READS, "Placeholder", "VariableShape"}
+_SUMS: Final = frozenset(("Add", "AddN", "AddV2", "Sub"))
+_UPDATES: Final = frozenset(("AssignAddVariableOp", "AssignSubVariableOp"))
+_SCALING: Final = frozenset(("Cast", "Identity", "Mul", "Neg", "RealDiv", "Reshape"))
+_REPLICA: Final = re.compile(r"(?<![^/])(replica_[1-9]\d{0,5})/")
+
+
+def describe_values(
+    graphs: Iterable[Any], shapes: Mapping[int, Sequence[int]], trained: Collection[int] = ()
+) -> dict[str, Any]:
+    """The names of ops in float64, of those that read only constants and tensors made before the graph, of those that besides read
+    only the batch, or only variables, and of those that train nothing; none for names of others. `fixed_ops` are those of the second
+    and third that read variables which nothing changes; `same_batch`: how many replicas read the same batch, 0 unless all do.
+
+    `shapes`: of variables, by the ids of their handles; `trained`: of these the trained ones, without an update of one of
+    which batch, variable and untrained ops are not known.
+    """
+    flow = _Flow(calls_of(graphs))
+    fixed = flow.fixed(shapes, trained)
+    states = (node for node, is_state in flow.sources.items() if is_state and node not in fixed)
+    changing = reached(flow.sources.keys() - fixed, flow.users)
+    by_fixed, by_state = reached(fixed, flow.users), reached(states, flow.users)
+    by_others = reached(flow.sources.keys() - flow.variables, flow.users)
+    needed = flow.needed(trained)
+    # Where the only data are a tensor made before the graph, all that reads it reads no batch.
+    has_batch = bool(needed) and not all(flow.sources.values())
+    forward = {node for node, op in flow.ops.items() if GRADIENT_SCOPE not in op.name}
+    works = {node for node in forward if flow.ops[node].type not in _NO_WORK}
+    free = {name for _, name in works & changing - by_others}
+    scopes = {*free, *map(_scope, free)} - {"", *(_scope(name) for _, name in forward & by_others)}
+    summed = flow.summed_gradients() if needed else set()
+    dense = flow.dense(by_others) if has_batch else set()
+    kinds: dict[str, set[str]] = {}
+    for node, op in flow.ops.items():
+        if op.type in _NO_WORK:
+            continue
+        own = set()
+        if not _IN_64_BITS.isdisjoint(tensor.dtype.name for tensor in op.outputs):
+            own.add("float64")
+        if node not in changing:
+            own.add("constant")
+        elif needed and node not in needed and not flow.is_of_loss(op):
+            own.add("untrained")
+        elif needed and node not in by_state and not (op.type.startswith(_NEXT) or _widens(op)):
+            own.add("batch")
+        elif has_batch and (node not in by_others or _scope(op.name) in scopes):
+            own.add("variable")
+        if node in by_fixed and not own.isdisjoint(("constant", "batch")):
+            own.add("fixed")
+        own.update(kind for kind, nodes in (("summed", summed), ("dense", dense)) if node in nodes)
+        for name in node[0].names_of(op):
+            kinds[name] = kinds.get(name, own) & own
+    ops = {
+        f"{kind}_ops": [name for name, own in kinds.items() if kind in own][:1_000]
+        for kind in (
+            "float64",
+            "constant",
+            "batch",
+            "variable",
+            "untrained",
+            "fixed",
+            "summed",
+            "dense",
+        )
+    }
+    return {**ops, "same_batch": flow.replicas_of(changing - by_state) if needed else 0}
+
+
+def _widens(op: Any) -> bool:
+    """Whether an op casts to a larger type: what the step is given before is less to hand over, and to copy to a GPU."""
+    return op.type == "Cast" and bool(op.outputs[0].dtype.size > op.inputs[0].dtype.size)
+
+
+def _scope(name: str) -> str:
+    """The scope of an op; of a gradient that of the op that it is of."""
+    return name.rpartition(GRADIENT_SCOPE)[2].rpartition("/")[0]
+
+
+_Node: TypeAlias = tuple[Call, str]
+"""An op of a call, or a result of an op that calls; that op itself is whether, and how often, it calls."""
+_Edges: TypeAlias = dict[_Node, list[_Node]]
+
+
+def reached(starts: Iterable[_Node], *edges: _Edges) -> set[_Node]:
+    """The nodes that edges lead to, with the starts."""
+    found, waiting = set[_Node](), list(starts)
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += (after for each in edges for after in each.get(node, ()))
+    return found
+
+
+class _Flow:
+    """What ops read and wait for (`reads`), and who reads them (`users`). `sources`: what may differ from step to step, and whether
+    that is any other state than the batch; `variables`: those that are handles, or only read one.
+    """
+
+    def __init__(self, calls: Iterable[Call]) -> None:
+        self.ops: dict[_Node, Any] = {}
+        self.sources: dict[_Node, bool] = {}
+        self.variables: set[_Node] = set()
+        self.users: _Edges = {}
+        self._reads: _Edges = {}
+        self._handles: dict[int, list[_Node]] = {}
+        """By the id of a handle that graphs have captured its nodes."""
+        self._uses: dict[int, list[_Node]] = {}
+        """By the same the ops that are given the handle."""
+        self._carriers: set[_Node] = set()
+        """Nodes that may be handles."""
+        self._differentiated: set[str] = set()
+        self._calls = list(calls)
+        for call in self._calls:
+            if call.outer is None:
+                self._add_inputs(call)
+            for op in call.ops:
+                self._add(call, op)
+        for node, read in self._reads.items():
+            for each in read:
+                self.users.setdefault(each, []).append(node)
+        beyond = {node: self.users.get(node, []) for node in self._carriers}
+        for handle, nodes in self._handles.items():
+            self._uses[handle] = [node for node in reached(nodes, beyond) if node in self.ops]
+
+    def fixed(self, shapes: Mapping[int, Sequence[int]], trained: Collection[int]) -> set[_Node]:
+        """The sources that are variables which the graphs only read, but for what may be a copy of trained ones, made now and then.
+
+        Such is a trained one with the shape of one that is updated; where those that are only read have the shapes of all that
+        are updated, nothing is known. Vectors may have any shape.
+        """
+        read = {
+            handle
+            for handle in shapes.keys() & self._uses.keys()
+            if all(self.ops[node].type in _ASKING for node in self._uses[handle])
+        }
+        several = {handle: tuple(shape) for handle, shape in shapes.items() if len(shape) > 1}
+        of_updated = Counter(several[each] for each in several.keys() & {*trained} - read)
+        if of_updated and of_updated <= Counter(several[each] for each in several.keys() & read):
+            return set()
+        read -= {each for each in trained if several.get(each) in of_updated}
+        nodes = (node for each in read for node in (*self._handles[each], *self._uses[each]))
+        return self.sources.keys() & nodes
+
+    def replicas_of(self, of_batch: Collection[_Node]) -> int:
+        """How many replicas read the same of what depends on the batch alone; 0 where one reads other, or asks for its own."""
+        replicas = set[str]()
+        for call in self._calls:
+            of_name = {op.name: op for op in call.ops}
+            for op in call.ops if any("replica_" in name for name in of_name) else ():
+                prefix = _REPLICA.search(op.name)
+                if prefix is None:
+                    continue
+                if op.type.startswith(_NEXT):
+                    return 0
+                first = of_name.get(op.name.replace(prefix[0], "", 1))
+                for place, tensor in enumerate(op.inputs):
+                    is_part = tensor.shape.rank != 0 and _node(call, tensor) in of_batch
+                    if prefix[0] in tensor.op.name or not is_part:
+                        continue
+                    if first is None or first.inputs[place] is not tensor:
+                        return 0
+                    replicas.add(prefix[0])
+                # The number of the replica, or what else tells it which part to take.
+                is_number = op.type == "Const" and op.outputs[0].dtype.is_integer
+                if is_number and first and op.get_attr("value") != first.get_attr("value"):
+                    return 0
+        return len(replicas) + 1 if replicas else 0
+
+    def summed_gradients(self) -> set[_Node]:
+        """Gradients through one op of which several are computed, all but one of them, where their results meet only in sums."""
+        gradients = [node for node, op in self.ops.items() if GRADIENT_SCOPE in op.name]
+        after = reached(gradients, self.users)
+        alike: dict[Any, list[_Node]] = {}
+        for node in gradients:
+            op, inputs = (
+                self.ops[node],
+                [_node(node[0], tensor) for tensor in self.ops[node].inputs],
+            )
+            others = tuple(
+                t.name * (each not in after) for t, each in zip(op.inputs, inputs, strict=True)
+            )
+            if any(others) and "" in others:
+                alike.setdefault((node[0], op.type, op.name.rpartition("/")[0], others), []).append(
+                    node
+                )
+        several = [
+            nodes
+            for each in alike.values()
+            if len(each) > 1
+            for nodes in self._by_attributes(each)
+            if len(nodes) > 1
+        ]
+        of_products = [nodes for nodes in several if self.ops[nodes[0]].type in FLOPS_OF]
+        left, products = MOST_VISITED, set[_Node]()
+        for nodes in of_products:
+            ways = [self._linear(node, after, ()) for node in nodes]
+            left -= sum(map(len, ways))
+            met = set.intersection(*ways) & {node for node in after if self._type(node) in _SUMS}
+            if left < 0:
+                break
+            if met and all(None not in self._linear(node, after, met) for node in nodes):
+                products.update(nodes)
+        if not products:
+            return products
+        before = reached(products, {node: self._reads.get(node, []) for node in after})
+        return {node for nodes in several if before.issuperset(nodes) for node in nodes[1:]}
+
+    def dense(self, by_others: Collection[_Node]) -> set[_Node]:
+        """What makes the sparse gradient of a table dense, as something that depends on no batch is added: also what computes that,
+        and the update of the whole table.
+        """
+        found = set[_Node]()
+        gradients = {each for each in self.ops if GRADIENT_SCOPE in each[1]} - {*by_others}
+        for node, op in self.ops.items():
+            added = [_node(node[0], tensor) for tensor in op.inputs] if op.type in _SUMS else []
+            free = [each for each in added if each in gradients]
+            made = [each for each in added if self._type(each) == "UnsortedSegmentSum"]
+            if not (free and made):
+                continue
+            found |= reached(free, {each: self._reads[each] for each in gradients}) & gradients
+            found.update(made)
+            found.add(node)
+            waiting = list(op.outputs)
+            while waiting:
+                tensor = waiting.pop()
+                for user in tensor.consumers():
+                    own = node[0], user.name
+                    if user.type == "IdentityN":
+                        # Keras hands all gradients through one of these.
+                        places = (n for n, each in enumerate(user.inputs) if each is tensor)
+                        waiting += (user.outputs[n] for n in places)
+                    elif own not in found and user.type in {*_SCALING, *_UPDATES}:
+                        found.add(own)
+                        waiting += () if user.type in _UPDATES else user.outputs
+        return found
+
+    def _by_attributes(self, nodes: Iterable[_Node]) -> Collection[list[_Node]]:
+        """Nodes in groups of equal attributes, such as which operand of a product is transposed."""
+        groups: dict[str, list[_Node]] = {}
+        for node in nodes:
+            own = self.ops[node].node_def.attr
+            groups.setdefault(str([own[name] for name in sorted(own)]), []).append(node)
+        return groups.values()
+
+    def _type(self, node: _Node) -> str:
+        return self.ops[node].type if node in self.ops else ""
+
+    def _linear(
+        self, start: _Node, after: set[_Node], ends: Collection[_Node | None]
+    ) -> set[_Node | None]:
+        """What adds and scales what is computed, up to these ends; None is among it where anything else reads it, or nothing does."""
+        found, waiting = set[_Node | None](), [start]
+        while waiting:
+            node = waiting.pop()
+            if node in found:
+                continue
+            found.add(node)
+            if node in ends:
+                continue
+            users = self.users.get(node, ())
+            if not users:
+                found.add(None)
+            for user in users:
+                given = [each in after for each in self._reads[user]]
+                type_, is_own = self._type(user), GRADIENT_SCOPE in user[1]
+                is_linear = (
+                    type_ in _SUMS
+                    or not type_
+                    or (sum(given) == 1 and (is_own or type_ in _SCALING))
+                )
+                waiting += [user] if is_linear else []
+                found.update([] if is_linear else [None])
+        return found
+
+    def is_of_loss(self, op: Any) -> bool:
+        """Whether a gradient may have been taken through an op, without reading its result."""
+        # Gradients of products have the name of the product, others that of the scope around.
+        scopes = {op.name} if op.type in FLOPS_OF else {op.name, op.name.rpartition("/")[0]}
+        is_float = all(tensor.dtype.is_floating for tensor in op.outputs)
+        is_float = is_float and any(tensor.dtype.is_floating for tensor in op.inputs)
+        return is_float and not self._differentiated.isdisjoint(scopes)
+
+    def needed(self, trained: Collection[int]) -> set[_Node]:
+        """What updates of trained variables depend on, as do all changes of what these read; empty without an update by gradients."""
+        roots = [node for handle in trained for node in self._uses.get(handle, ())]
+        uses = self._handles.items()
+        changes = {node: self._uses[handle] for handle, nodes in uses for node in nodes}
+        found = reached(roots, self._reads, changes)
+        # Gradients that are returned may be applied elsewhere.
+        return found if any(GRADIENT_SCOPE in name for _, name in found) else set()
+
+    def _add_inputs(self, call: Call) -> None:
+        captured = {inside.name: given for given, inside in call.graph.captures}
+        for tensor in call.graph.inputs:
+            node, given = (call, tensor.op.name), captured.get(tensor.name)
+            is_handle = tensor.dtype.name in HANDLES
+            if given is None or is_handle or not hasattr(given, "numpy"):
+                self.sources[node] = given is not None or is_handle
+            if is_handle:
+                self.variables.add(node)
+            if given is not None and is_handle:
+                self._handles.setdefault(id(given), []).append(node)
+
+    def _add(self, call: Call, op: Any) -> None:
+        own = call, op.name
+        if any(tensor.dtype.name in HANDLES for tensor in op.outputs):
+            self._carriers.update(_node(call, tensor) for tensor in op.outputs)
+        if GRADIENT_SCOPE in op.name:
+            self._differentiated.add(op.name.rpartition(GRADIENT_SCOPE)[2].rpartition("/")[0])
+        reads = self._reads.setdefault(own, [])
+        if call.outer is not None:
+            reads.append((call.outer, call.op.name))
+        if op.name in call.inner:
+            self._add_call(call, op, reads)
+            return
+        self.ops[own] = op
+        if op.type.startswith(_NEXT):
+            self.sources[own] = False
+            return
+        reads += (_node(call, tensor) for tensor in op.inputs)
+        reads += ((call, each.name) for each in op.control_inputs)
+        if op._is_stateful:
+            self.sources[own] = True
+        if op.type in _READS:
+            self.variables.add(own)
+
+    def _add_call(self, call: Call, op: Any, decide: list[_Node]) -> None:
+        inner, is_loop = call.inner[op.name], op.type in LOOPS
+        inputs = [_node(call, tensor) for tensor in op.inputs]
+        returned = [[_node(each, tensor) for tensor in each.graph.outputs] for each in inner]
+        decide += ((call, each.name) for each in op.control_inputs)
+        if is_loop:
+            # A `While` has a condition; of loops over a dataset anything may depend on all.
+            decide += returned[0] if len(inner) > 1 else [*inputs, *returned[0]]
+            returned = [inputs, returned[-1]]
+        elif op.type not in CALLS:
+            decide += inputs[:1]
+        for each in inner:
+            for place, (argument, given) in enumerate(each.arguments()):
+                reads = self._reads.setdefault((each, argument.op.name), [])
+                reads += (_node(call, given), *(returned[1][place : place + 1] if is_loop else ()))
+        for place, tensor in enumerate(op.outputs):
+            results = (node for each in returned for node in each[place : place + 1])
+            self._reads[call, tensor.name] = [(call, op.name), *results]
+
+
+def _node(call: Call, tensor: Any) -> _Node:
+    return call, tensor.name if tensor.op.name in call.inner else tensor.op.name
