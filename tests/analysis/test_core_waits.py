@@ -1,6 +1,6 @@
 """What a device loses where threads of the model are ready and others have the cores: as much as the kernel counted.
 
-Steps of 100 ms with one replica: 10 ms of dispatch, then an op. The threads run on 0.7 cores and want more than one.
+Steps of 100 ms with one replica: 10 ms of dispatch, then an op. The threads run on 0.7 cores and want one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.sidecars import write_sidecar
 from traceview.analysis.rules.finding import Finding
 
 CALLER, EXECUTOR, PIPELINE, SECOND, WORKER, NOBODY, SCRIPT = 1, 41, 50, 42, 43, 90, 77
-LOADS: Final = {CALLER: (0.1, 0.2), EXECUTOR: (0.6, 0.3), PIPELINE: (0.8, 0.0)}
+LOADS: Final = {CALLER: (0.1, 0.0), EXECUTOR: (0.6, 0.3), PIPELINE: (0.8, 0.0)}
 OP_MS: Final = 90 * 0.3
 DISPATCH_MS: Final = 10 * 0.3
 
@@ -98,12 +98,14 @@ def test_a_thread_that_works_for_an_op_waits_for_a_core(tmp_path: Path) -> None:
     assert lost_ms(found(tmp_path, loads=loads)) == pytest.approx(100 * 0.35, rel=0.05)
 
 
-@pytest.mark.parametrize(("ran", "lost"), [(0.5, 0.0), (0.35, 0.3)])
-def test_threads_that_share_an_op_want_one_core(ran: float, lost: float, tmp_path: Path) -> None:
-    """One that waits leaves its part to the other; what they lack of one core is lost."""
+@pytest.mark.parametrize(("ran", "alone"), [(0.5, 1.4), (0.35, 1.25)])
+def test_of_what_threads_of_one_op_want_beyond_a_core_half_counts(
+    ran: float, alone: float, tmp_path: Path
+) -> None:
+    """Two run and wait for 0.4 of a core each: they want 1.8 and 1.5."""
     loads = {EXECUTOR: (ran, 0.4), WORKER: (ran, 0.4), PIPELINE: (0.8, 0.0)}
-    finding = found(tmp_path, loads=loads)
-    assert lost_ms(finding) == pytest.approx(100 * lost, rel=0.05) if lost else finding is None
+    expected = 100 * (1 - 2 * ran / alone)
+    assert lost_ms(found(tmp_path, loads=loads)) == pytest.approx(expected, rel=0.05)
 
 
 def test_threads_are_known_by_what_pthread_self_returns(tmp_path: Path) -> None:
@@ -145,7 +147,7 @@ def test_what_the_model_waits_while_nothing_else_runs_is_nobodys(tmp_path: Path)
     """From 500 ms on the pipeline rests, and threads that want 0.8 cores still wait for 0.1 of one, in steps until 800 ms."""
     alone = {CALLER: (0.1, 0.0), EXECUTOR: (0.6, 0.1), PIPELINE: (0.0, 0.0)}
     finding = found(tmp_path, later=(500, alone))
-    expected = 5 / 8 * 100 * (0.3 - 300 * 0.1 / (300 * 0.8 + 200 * 0.7))
+    expected = 5 / 8 * 100 * (0.3 - (1 - 500 * 0.7 / (300 * 0.8 + 200 * 0.75)))
     assert lost_ms(finding) == pytest.approx(expected, rel=0.05)
 
 

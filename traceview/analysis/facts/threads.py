@@ -177,6 +177,10 @@ def _given(context: Run, host: int, python: HostPython) -> dict[int, IntervalSet
 _ALONE_RATIO: Final = 0.1
 """Of a core: what the others run in an interval in which the model is alone; of the recording: what such intervals take. A choice of ours."""
 
+_SHARED_RATIO: Final = 0.5
+"""Of what threads of the model want beyond a core for each device at work: what counts, a choice of ours; nothing shows how much they
+would do at once."""
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -252,11 +256,13 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     def _ran_alone(self) -> Floats:
         """What the threads of the model would run in each interval without others: all that they want, on all cores at most.
 
-        Threads that share the work of one op want more than it needs: that the device is at work wants one core.
+        Each device at work wants a core. Of what threads want beyond that only a part counts: one that waits for a core may leave
+        its share of an op to another.
         """
         ran = self._ran_of_model
         wanted = ran + self._waited[list(self.model)].sum(axis=0)
-        wanted = np.minimum(wanted, np.maximum(ran, self.at_work_ps))
+        sure = np.minimum(wanted, np.maximum(ran, self.at_work_ps))
+        wanted = sure + _SHARED_RATIO * (wanted - sure)
         result: Floats = np.minimum(wanted, self.cores * self._span)
         return result
 
