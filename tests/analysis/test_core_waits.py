@@ -181,3 +181,25 @@ def test_a_kernel_needs_no_core(tmp_path: Path) -> None:
     loads = {CALLER: (0.1, 0.9), PIPELINE: (0.8, 0.0)}
     finding = found(tmp_path, is_on_gpu=True, loads=loads, cores=1)
     assert lost_ms(finding) == pytest.approx(0.8 * 10, rel=0.1)
+
+
+@pytest.mark.parametrize(("others", "saved_ms"), [(0.0, 40), (0.4, 20), (0.7, 5), (0.8, 0)])
+def test_turns_save_no_more_than_the_cores_that_rest(
+    others: float, saved_ms: float, tmp_path: Path
+) -> None:
+    """Two replicas compute for 40 ms of 100, one after the other, and workers help on the second of two cores."""
+    trace = new_trace(length_ms=1000)
+    threads = [trace.thread("tf_Compute", EXECUTOR), trace.thread("tf_Compute", SECOND)]
+    worker = trace.thread("tf_numa_-1_Eigen", WORKER)
+    for step in marked_steps(trace, count=8, period_ms=100, marker_ms=100):
+        step.host("FunctionRun", 1, 100)
+        step.host("a part of an op", 10, 90, thread=worker)
+        for number, thread in enumerate(threads):
+            at_ms = 10 + 40 * number
+            step.host(f"replica_{number}/x:MatMul", at_ms, at_ms + 40, thread=thread)
+    loads = {EXECUTOR: (0.4, 0.0), SECOND: (0.4, 0.0), WORKER: (others, 0.0)}
+    facts = {"threads": clocks_group(loads, length_ms=1000), "cores": {"usable_count": 2}}
+    write_sidecar(trace.write(tmp_path), facts)
+    report = traceview.analyze(tmp_path)
+    finding = next((row for row in report.findings if row.code == "serial-gpus"), None)
+    assert lost_ms(finding) == pytest.approx(saved_ms, abs=1) if saved_ms else finding is None

@@ -222,6 +222,13 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         """What other processes ran in each interval, if always alike much."""
         return self._span * self.cores_beside
 
+    def least_ps(self, start: Int64Array, end: Int64Array) -> Int64Array:
+        """How long what the model ran in each of some spans takes at least, on all cores."""
+        until = np.append(0, np.cumsum(self._ran_of_model)) / self.cores
+        before, after = np.interp((start, end), self.clocks.time_ps, until).astype(np.int64)
+        result: Int64Array = after - before
+        return result
+
     def cores_of(self, others: Collection[int], window: Window) -> float:
         """How many cores threads took, mean over a window."""
         ran = self.clocks.ran_ps[list(others)].sum(axis=0)
