@@ -224,9 +224,9 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
 
     def least_ps(self, start: Int64Array, end: Int64Array) -> Int64Array:
         """How long what the model ran in each of some spans takes at least, on all cores."""
-        until = np.append(0, np.cumsum(self._ran_of_model)) / self.cores
+        until = np.append(0, np.cumsum(self._ran_of_model.astype(np.int64)))
         before, after = np.interp((start, end), self.clocks.time_ps, until).astype(np.int64)
-        result: Int64Array = after - before
+        result: Int64Array = (after - before) // self.cores
         return result
 
     def cores_of(self, others: Collection[int], window: Window) -> float:
