@@ -108,6 +108,12 @@ def test_of_what_threads_of_one_op_want_beyond_a_core_half_counts(
     assert lost_ms(found(tmp_path, loads=loads)) == pytest.approx(expected, rel=0.05)
 
 
+def test_nobody_owes_more_than_what_it_ran(tmp_path: Path) -> None:
+    """The model lacks 0.9 of one core, and the pipeline ran on 0.3."""
+    loads = {EXECUTOR: (0.1, 0.9), PIPELINE: (0.3, 0.0)}
+    assert lost_ms(found(tmp_path, loads=loads)) == pytest.approx(30, rel=0.05)
+
+
 def test_threads_are_known_by_what_pthread_self_returns(tmp_path: Path) -> None:
     """The numbers of the kernel are others then."""
     loads = {thread + 1000: load for thread, load in LOADS.items()}
