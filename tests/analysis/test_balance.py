@@ -13,7 +13,6 @@ from scripts.cuda_trace import NCCL_NAME, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.analysis.made import analyzed
-from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import FIRST, SECOND, component
 from traceview.analysis.exchange.balance import CHANCE, Balance, LateDevice, is_steady
 from traceview.analysis.facts.selection import select
@@ -24,7 +23,6 @@ from traceview.ledger.states import State
 from traceview.report.model import Report
 from traceview.trace.reading.load import load
 
-ROOT = Path(__file__).resolve().parents[2]
 ALL_REDUCE = "CollectiveReduceV2:CollectiveReduceV2"
 SEND = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 CODES = {"straggler-gpu", "late-by-turns", "serial-gpus", "pipeline-bubble"}
@@ -152,18 +150,15 @@ def test_longer_in_one_kernel_of_many_is_more_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["custom-loop-2", "custom-loop-4", "keras-fit-2", "keras-fit-4"])
-def test_replicas_that_do_the_same_are_no_problem(name: str) -> None:
+def test_replicas_that_do_the_same_are_no_problem(name: str, fixtures: Path) -> None:
     """They take the cores of their machine from each other."""
-    assert not findings(traceview.analyze(ROOT / "fixtures" / name))
+    assert not findings(traceview.analyze(fixtures / name))
 
 
 # One after another
 
 
-@pytest.mark.parametrize(
-    ("overlap", "is_serial"),
-    [(4.1, True), (4.4, False)],
-)
+@pytest.mark.parametrize(("overlap", "is_serial"), [(4.1, True), (4.4, False)])
 def test_serial_is_less_than_half_of_chance(
     overlap: float, is_serial: bool, tmp_path: Path
 ) -> None:
@@ -199,14 +194,10 @@ def test_replicas_without_two_cores_take_turns_for_that(
     for step in marked_steps(trace, count=12):
         component(step, 1, 2, FIRST, each_ms=18)
         component(step, 2, 24, SECOND, each_ms=18)
-    load = {
-        "elapsed_ns": 10**9,
-        "cores": 2,
-        "own_ns": 10**9,
-        "busy_ns": round((1 + others) * 10**9),
-    }
-    write_sidecar(trace.write(tmp_path), {"load": load})
-    report = traceview.analyze(tmp_path)
+    second = 10**9
+    busy_ns = round((1 + others) * second)
+    load = {"elapsed_ns": second, "cores": 2, "own_ns": second, "busy_ns": busy_ns}
+    report = analyzed(tmp_path, trace, sidecar={"load": load})
     assert balance(report).is_serial is is_serial
     assert ("serial-gpus" in findings(report)) is is_serial
 

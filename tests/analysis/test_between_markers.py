@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analysis.made import lost_ps
+from tests.analysis.made import analyzed, lost_ps
 from traceview.analysis.rules.finding import Finding
 
 STEP_MS, PAUSE_MS, LONG_PAUSE_MS = 40, 2, 60
@@ -35,8 +34,7 @@ def run_of(
 
 
 def findings_of(folder: Path, trace: CudaTrace) -> dict[str, Finding]:
-    trace.write(folder)
-    return {row.code: row for row in traceview.analyze(folder).findings}
+    return {row.code: row for row in analyzed(folder, trace).findings}
 
 
 def test_python_around_a_save_is_the_save(tmp_path: Path) -> None:
@@ -74,6 +72,24 @@ def test_input_or_a_graph_alone_is_no_evaluation(events: tuple[str, ...], tmp_pa
     assert "validation-stall" not in findings_of(tmp_path, run_of(8, events, long_after=(3,)))
 
 
+@pytest.mark.parametrize(
+    ("events", "long_after", "is_anew"),
+    [
+        # The evaluation lasts for 45 and 55 ms, and 10 and 20 of these are compilation.
+        (("XlaCompile", INPUT, GRAPH), (3, 5), False),
+        (("XlaCompile", "XlaCompile", INPUT, GRAPH), (3, 5), True),
+        # The first one is compiled in any case.
+        (("XlaCompile", "XlaCompile", INPUT, GRAPH), (3,), False),
+    ],
+)
+def test_an_evaluation_that_compiles_each_time_is_made_once(
+    events: tuple[str, ...], long_after: tuple[int, ...], is_anew: bool, tmp_path: Path
+) -> None:
+    finding = findings_of(tmp_path, run_of(8, events, long_after))["validation-stall"]
+    assert ("in an evaluation traced anew, in" in finding.title) is is_anew
+    assert finding.action.startswith("Make it once, before" if is_anew else "Evaluate less")
+
+
 @pytest.mark.parametrize(("count", "is_evaluation"), [(3, True), (4, False)])
 def test_what_follows_most_steps_is_the_training(
     count: int, is_evaluation: bool, tmp_path: Path
@@ -81,6 +97,31 @@ def test_what_follows_most_steps_is_the_training(
     """Of seven spans between eight markers."""
     found = findings_of(tmp_path, run_of(8, (INPUT, GRAPH), long_after=range(count)))
     assert ("validation-stall" in found) is is_evaluation
+
+
+@pytest.mark.parametrize(
+    ("pauses_ms", "grows"),
+    [
+        pytest.param(range(8, 17), True, id="one more each"),
+        pytest.param(range(8, 16), False, id="too few steps"),
+        pytest.param((8, 8, 8, 9, 9, 9, 10, 10, 10), False, id="two of three thirds are ties"),
+        pytest.param((10, 10.1, 10.2, 11, 11.1, 11.2, 12.5, 12.7, 12.8), True, id="a quarter more"),
+        pytest.param((10, 10.1, 10.2, 11, 11.1, 11.2, 12, 12.5, 12.7), False, id="less"),
+        pytest.param((10, 9, 8, 13, 12, 11, 16, 15, 14), False, id="down in between"),
+        pytest.param(range(16, 7, -1), False, id="it shrinks"),
+    ],
+)
+def test_a_state_that_grows_is_said_to(
+    pauses_ms: Collection[float], grows: bool, tmp_path: Path
+) -> None:
+    """Each step begins with a pause before its kernel."""
+    trace = new_trace(length_ms=1000)
+    steps = marked_steps(trace, count=len(pauses_ms), period_ms=42.1, marker_ms=42)
+    for step, pause_ms in zip(steps, pauses_ms, strict=True):
+        step.host("FunctionRun", 0, pause_ms)
+        step.kernel(0, pause_ms, 42, launch_ms=pause_ms - 0.01)
+    finding = findings_of(tmp_path, trace)["launch-bound"]
+    assert ("It grows with the steps, from " in finding.explanation) is grows
 
 
 # Ops between steps
@@ -115,8 +156,7 @@ def stall(
         step.kernel(0, 0, marker_ms)
         for place in range(count):
             eager(step, op, first_ms + spacing_ms * place, 0.25, own_ms, is_graph=is_graph)
-    trace.write(folder)
-    findings = traceview.analyze(folder).findings
+    findings = analyzed(folder, trace).findings
     return next(finding for finding in findings if finding.code == "callback-stall")
 
 
@@ -132,31 +172,28 @@ def test_a_graph_saves_the_time_between_ops(tmp_path: Path) -> None:
     assert values["eager_ops_per_step"] == 70
 
 
-def test_a_tensor_is_fetched_once_to_index_it(tmp_path: Path) -> None:
-    finding = stall(tmp_path, op="StridedSlice")
-    assert finding.action.startswith("Fetch the tensor once, values = tensor.numpy(), and index")
-    assert "Python runs 70 ops per step one by one" in finding.explanation
-
-
-def test_from_twenty_ops_on_a_graph_is_worth_it(tmp_path: Path) -> None:
-    finding = stall(tmp_path, count=20, marker_ms=41, first_ms=41.5)
-    assert finding.action.startswith("Put the ops between steps into a graph")
-
-
 @pytest.mark.parametrize(
-    "shape",
+    ("shape", "action"),
     [
-        {"count": 19, "marker_ms": 41, "first_ms": 41.5},
-        {"own_ms": 0.2},
-        {"is_graph": True},
+        ({"op": "StridedSlice"}, "Fetch the tensor once, values = tensor.numpy(), and index"),
+        (
+            {"count": 20, "marker_ms": 41, "first_ms": 41.5},
+            "Put the ops between steps into a graph",
+        ),
+        ({"count": 19, "marker_ms": 41, "first_ms": 41.5}, ""),
+        ({"own_ms": 0.2}, ""),
+        ({"is_graph": True}, ""),
         # Python of its own between the ops.
-        {"count": 35, "spacing_ms": 0.8},
+        ({"count": 35, "spacing_ms": 0.8}, ""),
         # Within the markers.
-        {"count": 40, "first_ms": 1},
+        ({"count": 40, "first_ms": 1}, ""),
     ],
     ids=str,
 )
-def test_otherwise_it_is_any_python(shape: dict[str, Any], tmp_path: Path) -> None:
+def test_which_ops_are_named(shape: dict[str, Any], action: str, tmp_path: Path) -> None:
+    """Otherwise it is any Python."""
     finding = stall(tmp_path, **shape)
-    assert "a graph" not in finding.action
-    assert "eager_ops_per_step" not in {evidence.metric for evidence in finding.evidence}
+    assert finding.action.startswith(action)
+    assert action or "a graph" not in finding.action
+    metrics = {evidence.metric for evidence in finding.evidence}
+    assert ("eager_ops_per_step" in metrics) is bool(action)

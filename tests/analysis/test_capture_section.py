@@ -15,15 +15,6 @@ from traceview.analysis.measures.device_report import Environment, HostEnvironme
 # Hosts and the capture
 
 
-def host(name: str = "a", **changes: Any) -> HostCapture:
-    fields: dict[str, Any] = {
-        "host": name,
-        "profile_start_ns": 0,
-        "dropped_event_count": 0,
-    }
-    return HostCapture(**fields | changes)
-
-
 @pytest.mark.parametrize(
     ("ratio", "spread", "sentence"),
     [
@@ -41,7 +32,8 @@ def test_overhead_is_said_where_it_exceeds_how_much_steps_vary(
 ) -> None:
     recorded = environment("a", overhead={"ratio": ratio, "spread_ratio": spread})
     results = {"environment": Environment((recorded,), ())}
-    capture = Capture("ok", (), (host(overhead_ratio=ratio),))
+    host = HostCapture(host="a", profile_start_ns=0, dropped_event_count=0, overhead_ratio=ratio)
+    capture = Capture("ok", (), (host,))
     assert sentences_of(capture_section(view_of(results=results, is_brief=True), capture)) == [
         sentence
     ]
@@ -71,17 +63,16 @@ def strategy(**fields: Any) -> dict[str, Any]:
             strategy(found_by="memory", replicas=2),
             ["MirroredStrategy in the script, not used by the step"],
         ),
-        (strategy(), ["MirroredStrategy"]),
         (
             strategy(replicas=2, **{"class": "CollectiveAllReduceStrategy"}),
             ["MultiWorkerMirroredStrategy on 2 replicas"],
         ),
         ({"command": {"script": ["/home/me/runs/train.py", "--lr=1"]}}, ["train.py --lr=1"]),
         ({"batch": {"global": 4096, "per_replica": 1024}}, ["batch 4,096 (1,024 per replica)"]),
+        (strategy(), ["MirroredStrategy"]),
         ({"training": {"parameters": 641}}, ["641 parameters"]),
         ({"training": {"parameters": 999_949}}, ["999.9 k parameters"]),
         ({"training": {"parameters": 999_950}}, ["1.0 M parameters"]),
-        ({"precision": {"policy": {"a": "float32", "b": "float32"}}}, ["Keras policy float32"]),
         ({"precision": {"policy": {"a": "f32", "b": "f16"}}}, ["a f32, b f16"]),
         ({"xla": {"auto_jit": "1"}}, ["XLA auto-clustering on (1)"]),
     ],

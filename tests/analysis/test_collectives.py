@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import traceview
-from scripts.cuda_trace import NCCL_NAME, U64, CudaTrace, Ref, Stats
+from scripts.cuda_trace import NCCL_NAME, CudaTrace, Ref, Stats
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.collectives import all_reduce, layer_step
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analysis.made import analyzed
+from tests.analysis.made import analyzed, in_program
 from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
 from traceview.analysis.exchange.collective_sums import CollectiveResult
@@ -39,11 +41,8 @@ def result_of(report: Report) -> CollectiveResult:
 
 
 def findings(report: Report) -> dict[str, Finding]:
-    return {
-        one.code: one
-        for one in report.findings
-        if one.code in (EXPOSED.code, SMALL.code, OFF_GPU.code)
-    }
+    codes = (EXPOSED.code, SMALL.code, OFF_GPU.code)
+    return {one.code: one for one in report.findings if one.code in codes}
 
 
 @pytest.mark.parametrize(
@@ -205,15 +204,21 @@ def test_replicas_on_the_cpu_are_information_only(fixtures: Path) -> None:
 # Small ones
 
 
-def analyzed_steps(folder: Path, *fillers: object, count: int = 4) -> dict[str, Finding]:
+def analyzed_steps(folder: Path, fill: Callable[[Step, int], None]) -> dict[str, Finding]:
     """The findings on steps of 50 ms, each filled by a function that gets it and a number for its first collective."""
     trace = new_trace()
-    for index, step in enumerate(marked_steps(trace, count=count)):
-        for fill in fillers:
-            assert callable(fill)
-            fill(step, 100 * index)
-    trace.write(folder)
-    return {row.code: row for row in traceview.analyze(folder).findings}
+    for index, step in enumerate(marked_steps(trace)):
+        fill(step, 100 * index)
+    return {row.code: row for row in analyzed(folder, trace).findings}
+
+
+def of_values(step: Step, first: int, count: int, size: int) -> None:
+    """So many collectives of 2 ms each, and one of the gradients that takes as long."""
+    for place in range(count):
+        start_ms = 11 + 4 * place
+        span, at_ms = (start_ms, start_ms + 2), start_ms - 0.5
+        all_reduce(step, [span] * 2, instance=first + place, asked_ms=at_ms, size=size)
+    all_reduce(step, [(45, 47)] * 2, instance=first + 50, asked_ms=44)
 
 
 def test_collectives_of_batch_normalization_are_named(tmp_path: Path) -> None:
@@ -222,14 +227,8 @@ def test_collectives_of_batch_normalization_are_named(tmp_path: Path) -> None:
         "Both GPUs spend 8.00 of 50.0 ms (16%) in 8 collectives of synchronised batch normalisation"
     )
     assert "without synchronized=True" in finding.action
-
-
-def test_layers_of_another_kind_are_not(tmp_path: Path) -> None:
-    def other(step: Step, first: int) -> None:
-        layer_step(step, first, layer="memory_bank")
-
-    finding = analyzed_steps(tmp_path, other)["small-collectives"]
-    assert finding.title.endswith("in 8 collectives that exchange little each")
+    of_others = analyzed_steps(tmp_path / "others", partial(layer_step, layer="memory_bank"))
+    assert of_others["small-collectives"].title.endswith("that exchange little each")
 
 
 @pytest.mark.parametrize(
@@ -237,16 +236,10 @@ def test_layers_of_another_kind_are_not(tmp_path: Path) -> None:
     [(8, 64_000, True), (7, 4, False), (8, 64_001, False)],
 )
 def test_many_small_collectives(count: int, size: int, is_small: bool, tmp_path: Path) -> None:
-    """They take 2 ms each, beside one of the gradients of 2 ms."""
-
     def values(step: Step, first: int) -> None:
         for ordinal in range(2):
             step.kernel(ordinal, 1, 10)
-        for place in range(count):
-            start_ms = 11 + 4 * place
-            span, at_ms = (start_ms, start_ms + 2), start_ms - 0.5
-            all_reduce(step, [span] * 2, instance=first + place, asked_ms=at_ms, size=size)
-        all_reduce(step, [(45, 47)] * 2, instance=first + 50, asked_ms=44)
+        of_values(step, first, count, size)
 
     found = analyzed_steps(tmp_path, values)
     if is_small:
@@ -273,11 +266,7 @@ def test_keys_are_made_for_small_collectives(keys: int, lost_ms: int, tmp_path: 
         step.host("FunctionRun", 5.2, 49)
         for ordinal in range(2):
             step.kernel(ordinal, 6, 10, launch_ms=5.9)
-        for place in range(8):
-            start_ms = 11 + 4 * place
-            span, at_ms = (start_ms, start_ms + 2), start_ms - 0.5
-            all_reduce(step, [span] * 2, instance=first + place, asked_ms=at_ms, size=4)
-        all_reduce(step, [(45, 47)] * 2, instance=first + 50, asked_ms=44)
+        of_values(step, first, 8, 4)
 
     small = analyzed_steps(tmp_path, values)["small-collectives"]
     assert small.loss is not None
@@ -307,7 +296,7 @@ def test_a_device_waits_for_its_source(
     module.divide(3)
     trace = new_trace()
     for step in marked_steps(trace, marker_ms=50):
-        stats = {"hlo_op": Ref("ppermute.1"), "hlo_module": Ref("jit_f"), "program_id": U64(1)}
+        stats = in_program("ppermute.1", "jit_f", 1)
         for ordinal in range(3):
             begin = 32 - 10 * ordinal
             step.kernel(ordinal, 2, begin)

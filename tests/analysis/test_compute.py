@@ -3,48 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import traceview
-from scripts.cuda_trace import U64, Ref
 from scripts.scenarios.model import marked_steps, new_trace
 from scripts.scenarios.step_ops import printing_in_step
-from tests.analysis.made import finding_of, write_program
-from tests.sidecars import write_sidecar
+from tests.analysis.made import analyzed, finding_of, in_program, write_program
 from tests.trace.test_replicas import component
 from tests.xplane.hlo_messages import F32, F64, ModuleWriter, add_programs
-from traceview.report.model import Report
-
-GRAPHS = {
-    "float64_ops": ["model/a", "replica_1/model/a"],
-    "constant_ops": ["model/table", "replica_1/model/table"],
-}
 
 
-def analyzed(folder: Path, graphs: dict[str, Any]) -> Report:
+def test_what_graphs_show_is_summed(tmp_path: Path) -> None:
     """Two replicas, each with 4 ms of MatMul in `a`, 2 ms of Svd in `table` and 2 ms of Relu in each of four steps of 50 ms."""
+    graphs = {
+        "float64_ops": ["model/a", "replica_1/model/a"],
+        "constant_ops": ["model/table", "replica_1/model/table"],
+    }
     trace = new_trace()
     for step in marked_steps(trace):
         for number, scope in enumerate(("", "replica_1/")):
             ops = [f"{scope}model/{op}" for op in ("a:MatMul", "a:MatMul", "table:Svd", "b:Relu")]
             component(step, number + 1, 2, *ops)
-    write_sidecar(trace.write(folder), {"graphs": graphs})
-    return traceview.analyze(folder)
-
-
-def test_what_graphs_show_is_summed(tmp_path: Path) -> None:
-    report = analyzed(tmp_path, GRAPHS)
+    report = analyzed(tmp_path, trace, sidecar={"graphs": graphs})
     assert report.results.compute is not None
     types = [(of.op_type, of.compute_ratio) for of in report.results.compute.op_types]
     assert types == [("MatMul", 0.5), ("Relu", 0.25), ("Svd", 0.25)]
-    float64, constant = (
-        finding_of(report, "float64-compute"),
-        finding_of(report, "constant-compute"),
-    )
-    assert float64 is None, "half of 7.2 % is below the limit"
-    assert constant is None, "3.6 % is below the limit"
+    assert finding_of(report, "float64-compute") is None, "half of 7.2 % is below the limit"
+    assert finding_of(report, "constant-compute") is None, "3.6 % is below the limit"
 
 
 @pytest.mark.parametrize(("scope", "is_one"), [("model", True), ("gradient_tape/model", False)])
@@ -54,10 +40,8 @@ def test_nobody_can_take_a_constant_out_of_gradients(
     trace = new_trace()
     for step in marked_steps(trace):
         component(step, 1, 8, f"{scope}/Tile:Tile", each_ms=8)
-    graphs = {"constant_ops": [f"{scope}/Tile"]}
-    write_sidecar(trace.write(tmp_path), {"graphs": graphs})
-    constant = finding_of(traceview.analyze(tmp_path), "constant-compute")
-    assert (constant is not None) == is_one
+    report = analyzed(tmp_path, trace, sidecar={"graphs": {"constant_ops": [f"{scope}/Tile"]}})
+    assert (finding_of(report, "constant-compute") is not None) == is_one
 
 
 def test_the_name_of_a_layer_on_cpus_is_no_type(tmp_path: Path) -> None:
@@ -65,8 +49,7 @@ def test_the_name_of_a_layer_on_cpus_is_no_type(tmp_path: Path) -> None:
     for step in marked_steps(trace):
         for number, scope in enumerate(("", "replica_1/")):
             component(step, number + 1, 8, f"{scope}double/a:MatMul")
-    trace.write(tmp_path)
-    assert finding_of(traceview.analyze(tmp_path), "float64-compute") is None
+    assert finding_of(analyzed(tmp_path, trace), "float64-compute") is None
 
 
 @pytest.mark.parametrize(
@@ -80,8 +63,7 @@ def test_costly_ops_are_a_finding_from_an_eighth_of_the_time_on(
         trace, folder = new_trace(), tmp_path / str(length_ms)
         for step in marked_steps(trace):
             step.kernel(0, 10, 10 + length_ms, op=f"model/x:{type_}")
-        trace.write(folder)
-        costly = finding_of(traceview.analyze(folder), "costly-ops")
+        costly = finding_of(analyzed(folder, trace), "costly-ops")
         assert (costly is not None) == (is_one and is_enough)
 
 
@@ -102,8 +84,7 @@ def test_ops_that_need_not_be_in_each_step(
     for step in marked_steps(trace):
         for number, op in enumerate(("x:TopKV2", "cast:Cast", "y:MatMul")):
             step.kernel(0, 10 * number, 10 * number + length_ms, op=op)
-    write_sidecar(trace.write(tmp_path), {"graphs": {field: ["x", "cast"]}})
-    report = traceview.analyze(tmp_path)
+    report = analyzed(tmp_path, trace, sidecar={"graphs": {field: ["x", "cast"]}})
     found = finding_of(report, code)
     assert (found is not None) == bool(cost)
     if found is not None:
@@ -114,10 +95,9 @@ def test_ops_that_need_not_be_in_each_step(
 
 
 def test_what_prints_has_its_own_finding(tmp_path: Path) -> None:
-    trace = printing_in_step().traces["host0"]
     names = ["StringFormat", "PrintV2", "PrintV2_1"]
-    write_sidecar(trace.write(tmp_path), {"graphs": {"untrained_ops": names}})
-    report = traceview.analyze(tmp_path)
+    sidecar = {"graphs": {"untrained_ops": names}}
+    report = analyzed(tmp_path, printing_in_step().traces["host0"], sidecar=sidecar)
     assert finding_of(report, "untrained-compute") is None
     assert finding_of(report, "host-op-in-step") is not None
 
@@ -225,12 +205,7 @@ def test_a_second_forward_pass_is_on_the_device_of_the_first_and_makes_no_batch(
             (0, "step", "dot.2", 12),
             (device, "seen", "dot.3", 30),
         ):
-            number = int(program == "seen")
-            stats = {
-                "hlo_op": Ref(name),
-                "hlo_module": Ref(f"jit_{program}"),
-                "program_id": U64(number),
-            }
+            stats = in_program(name, f"jit_{program}", int(program == "seen"))
             step.kernel(on, begin, begin + 10, name="fusion", op="XlaModule:", stats=stats)
     add_programs(trace.write(tmp_path), programs)
     found = finding_of(traceview.analyze(tmp_path), "second-forward")
@@ -239,7 +214,27 @@ def test_a_second_forward_pass_is_on_the_device_of_the_first_and_makes_no_batch(
         assert found.title == "GPU:0 spends 10.0 of 50.0 ms (20%) in a second forward pass, seen"
 
 
-def of_program(folder: Path) -> Report:
+@pytest.mark.parametrize(("names", "row_count"), [(("a", "b"), 2), (("a", "a"), 1)])
+def test_instructions_of_other_functions_are_other_ops(
+    names: tuple[str, str], row_count: int, tmp_path: Path
+) -> None:
+    """Two programs, of one function or of two, with an instruction of one name."""
+    trace, programs = new_trace(), {}
+    for number, name in enumerate(names):
+        module = ModuleWriter()
+        module.add("dot.1", "dot", module.add("x", "parameter"))
+        programs[f"jit_{name}({number})"] = module
+    for step in marked_steps(trace):
+        for number, name in enumerate(names):
+            at, stats = 10.0 * number, in_program("dot.1", f"jit_{name}", number)
+            step.kernel(0, at, at + 5, name="dot", op="XlaModule:", stats=stats)
+    add_programs(trace.write(tmp_path), programs)
+    ops = traceview.analyze(tmp_path, top=None).results.ops
+    assert ops is not None
+    assert [row.count for row in ops.rows] == [8 // row_count] * row_count
+
+
+def test_programs_show_float64_and_constants(tmp_path: Path) -> None:
     """Four steps of 50 ms of JAX: 6 ms of a product in float64, 3 ms of one of constants, and 8 ms of another.
 
     Their kernels and, in another program each, their instructions have one name.
@@ -258,44 +253,13 @@ def of_program(folder: Path) -> Report:
         step.host("PjitFunction(step)", 1, 1.5)
         at = 10.0
         for number, length in enumerate((6, 3, 8)):
-            stats = {"hlo_op": Ref("dot"), "hlo_module": Ref("jit_f"), "program_id": U64(number)}
+            stats = in_program("dot", "jit_f", number)
             step.kernel(0, at, at + length, name="fusion", op="XlaModule:", stats=stats)
             at += length
-    add_programs(trace.write(folder), programs)
-    return traceview.analyze(folder)
-
-
-@pytest.mark.parametrize(("names", "row_count"), [(("a", "b"), 2), (("a", "a"), 1)])
-def test_instructions_of_other_functions_are_other_ops(
-    names: tuple[str, str], row_count: int, tmp_path: Path
-) -> None:
-    """Two programs, of one function or of two, with an instruction of one name."""
-    trace, programs = new_trace(), {}
-    for number, name in enumerate(names):
-        module = ModuleWriter()
-        module.add("dot.1", "dot", module.add("x", "parameter"))
-        programs[f"jit_{name}({number})"] = module
-    for step in marked_steps(trace):
-        for number, name in enumerate(names):
-            stats = {
-                "hlo_op": Ref("dot.1"),
-                "hlo_module": Ref(f"jit_{name}"),
-                "program_id": U64(number),
-            }
-            at = 10.0 * number
-            step.kernel(0, at, at + 5, name="dot", op="XlaModule:", stats=stats)
     add_programs(trace.write(tmp_path), programs)
-    ops = traceview.analyze(tmp_path, top=None).results.ops
-    assert ops is not None
-    assert [row.count for row in ops.rows] == [8 // row_count] * row_count
-
-
-def test_programs_show_float64_and_constants(tmp_path: Path) -> None:
-    report = of_program(tmp_path)
-    float64, constant = (
-        finding_of(report, "float64-compute"),
-        finding_of(report, "constant-compute"),
-    )
+    report = traceview.analyze(tmp_path)
+    float64 = finding_of(report, "float64-compute")
+    constant = finding_of(report, "constant-compute")
     assert float64 is not None
     assert constant is not None
     assert float64.title == "GPU:0 loses 3.00 of 50.0 ms (6.0%) to float64, dot_general, model.py:7"
@@ -320,8 +284,7 @@ def test_casts(op: str, length_ms: float, is_found: bool, tmp_path: Path) -> Non
         step.kernel(0, 2, 20, name="volta_sgemm_128x64_nn", op="model/a/MatMul:MatMul")
         step.kernel(0, 20, 20 + length_ms, name="cast_kernel", op=op)
     graphs = {"lines": ["model.py:7 in call"], "line_of": {op.partition(":")[0]: 0}}
-    write_sidecar(trace.write(tmp_path), {"graphs": graphs})
-    finding = finding_of(traceview.analyze(tmp_path), "casts")
+    finding = finding_of(analyzed(tmp_path, trace, sidecar={"graphs": graphs}), "casts")
     assert (finding is not None) is is_found
     if finding is not None:
         assert finding.title.startswith("GPU:0 spends 6.50 of 50.0 ms (13%)")

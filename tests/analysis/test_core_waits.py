@@ -10,10 +10,9 @@ from typing import Any, Final
 
 import pytest
 
-import traceview
 from scripts.scenarios.model import marked_steps, ms, new_trace
+from tests.analysis.made import analyzed, finding_of
 from tests.python_sidecars import PROFILE_START_NS, clocks_group, python_group
-from tests.sidecars import write_sidecar
 from traceview.analysis.rules.finding import Finding
 
 CALLER, EXECUTOR, PIPELINE, SECOND, WORKER, NOBODY, SCRIPT = 1, 41, 50, 42, 43, 90, 77
@@ -71,9 +70,7 @@ def found(
         facts["cores"] = {"machine_count": 8, "usable_count": cores}
     if load is not None:
         facts["load"] = load
-    write_sidecar(trace.write(folder), facts)
-    report = traceview.analyze(folder)
-    return next((row for row in report.findings if row.code == code), None)
+    return finding_of(analyzed(folder, trace, sidecar=facts), code)
 
 
 def lost_ms(finding: Finding | None) -> float:
@@ -82,20 +79,19 @@ def lost_ms(finding: Finding | None) -> float:
     return finding.loss.ps_per_step / ms(1)
 
 
-def test_there_is_no_bound_of_what_a_lack_of_cores_costs(tmp_path: Path) -> None:
-    """It says how much is lost in an interval, and not when."""
-    thread = {**LOADS, PIPELINE: (0.2, 0.0), SCRIPT: (0.8, 0.0)}
-    for code, loads in (("input-bound", LOADS), ("python-thread", thread)):
-        finding = found(tmp_path / code, loads=loads, code=code)
-        assert finding is not None
-        assert finding.loss is not None
-        assert finding.loss.bound_ps_per_step is None
+def check_nothing_bounds_it(finding: Finding | None) -> None:
+    """Clocks say how much is lost in an interval, and not when."""
+    assert finding is not None
+    assert finding.loss is not None
+    assert finding.loss.bound_ps_per_step is None
 
 
 def test_a_thread_that_works_for_an_op_waits_for_a_core(tmp_path: Path) -> None:
     """All threads of the model run on 0.65 cores and want one."""
     loads = {CALLER: (0.1, 0.0), EXECUTOR: (0.05, 0.05), WORKER: (0.5, 0.3), PIPELINE: (0.8, 0.0)}
-    assert lost_ms(found(tmp_path, loads=loads)) == pytest.approx(100 * 0.35, rel=0.05)
+    finding = found(tmp_path, loads=loads)
+    assert lost_ms(finding) == pytest.approx(100 * 0.35, rel=0.05)
+    check_nothing_bounds_it(finding)
 
 
 @pytest.mark.parametrize(("ran", "alone"), [(0.5, 1.4), (0.35, 1.25)])
@@ -140,6 +136,7 @@ def test_a_thread_of_the_script_costs_what_it_ran(tmp_path: Path) -> None:
     assert "to the core that statistics takes in count, train.py:12" in finding.title
     assert [row.metric for row in finding.evidence] == ["computed_ratio", "python_line"]
     assert "keeps the lock" not in finding.explanation
+    check_nothing_bounds_it(finding)
 
 
 def test_what_the_model_would_wait_alone_is_nobodys(tmp_path: Path) -> None:
@@ -205,7 +202,5 @@ def test_turns_save_no_more_than_the_cores_that_rest(
             step.host(f"replica_{number}/x:MatMul", at_ms, at_ms + 40, thread=thread)
     loads = {EXECUTOR: (0.4, 0.0), SECOND: (0.4, 0.0), WORKER: (others, 0.0)}
     facts = {"threads": clocks_group(loads, length_ms=1000), "cores": {"usable_count": 2}}
-    write_sidecar(trace.write(tmp_path), facts)
-    report = traceview.analyze(tmp_path)
-    finding = next((row for row in report.findings if row.code == "serial-gpus"), None)
+    finding = finding_of(analyzed(tmp_path, trace, sidecar=facts), "serial-gpus")
     assert lost_ms(finding) == pytest.approx(saved_ms, abs=1) if saved_ms else finding is None

@@ -7,11 +7,10 @@ from typing import Final
 
 import pytest
 
-import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from tests.analysis.made import analyzed, finding_of
 from tests.python_sidecars import PROFILE_START_NS, Sample, python_group
-from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import FIRST, SECOND, component
 from traceview.analysis.rules.finding import Finding
 
@@ -45,8 +44,7 @@ def run_of(
 
 
 def found(folder: Path, trace: CudaTrace) -> Finding | None:
-    trace.write(folder)
-    report = traceview.analyze(folder)
+    report = analyzed(folder, trace)
     rows = [row for row in report.findings if row.code == "host-bound"]
     return next(
         (row for row in rows if "eager_ops_per_step" in {item.metric for item in row.evidence}),
@@ -68,6 +66,21 @@ def test_from_a_hundred_ops_on_the_step_is_no_graph(
         assert "most often AddV2 and Mul" in finding.explanation
 
 
+@pytest.mark.parametrize(
+    ("hook", "action"),
+    [
+        ("tf.config.run_functions_eagerly", "Turn tf.config.run_functions_eagerly off"),
+        # It makes nothing run outside of a graph.
+        ("tracemalloc", "Put the step into a graph"),
+    ],
+)
+def test_functions_that_are_told_to_run_op_by_op(hook: str, action: str, tmp_path: Path) -> None:
+    write_sidecar(run_of(100).write(tmp_path), {"tracing": {"hooks": [hook]}})
+    (finding,) = (row for row in traceview.analyze(tmp_path).findings if row.code == "host-bound")
+    assert finding.action.startswith(action)
+    assert (f"with {hook} on" in finding.title) is action.startswith("Turn")
+
+
 @pytest.mark.parametrize(("work_ms", "is_own"), [(2, False), (7, True)])
 def test_python_at_another_line_is_a_cause_of_its_own(
     work_ms: int, is_own: bool, tmp_path: Path
@@ -85,10 +98,9 @@ def test_python_at_another_line_is_a_cause_of_its_own(
         for at in range(50):
             stack = sorts if 9 - work_ms < at < 9 else (("train.py", "train", 9, True),)
             samples.append((begin_ns + at * 1_000_000, 0, stack))
-    path = trace.write(tmp_path)
     threads = [{"ident": 140_000, "name": "MainThread", "native_id": 1}]
-    write_sidecar(path, {"python": python_group(samples, threads)})
-    findings = {row.code: row for row in traceview.analyze(tmp_path).findings}
+    report = analyzed(tmp_path, trace, sidecar={"python": python_group(samples, threads)})
+    findings = {row.code: row for row in report.findings}
     assert ("python-stall" in findings) is is_own
     if is_own:
         assert findings["python-stall"].title.endswith("in the step in kept, train.py:4")
@@ -106,6 +118,21 @@ def test_with_a_gpu_the_launches_show_it(tmp_path: Path) -> None:
         for place in range(100):
             eager(step, "AddV2", 5 + SPACING_MS * place, 0.3)
     assert found(tmp_path, trace) is None
+
+
+def test_with_a_gpu_functions_may_run_op_by_op_too(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for place in range(100):
+            at_ms = 5 + SPACING_MS * place
+            eager(step, "AddV2", at_ms, 0.3)
+            step.kernel(0, at_ms + 0.2, at_ms + 0.21, launch_ms=at_ms + 0.1)
+    hooks = ["tf.config.run_functions_eagerly"]
+    write_sidecar(trace.write(tmp_path), {"tracing": {"hooks": hooks}})
+    finding = traceview.analyze(tmp_path).findings[0]
+    assert finding.code == "launch-bound"
+    assert finding.title.endswith(f", with {hooks[0]} on")
+    assert finding.action.startswith(f"Turn {hooks[0]} off")
 
 
 def on_one_cpu(wait_ms: float = 0, count: int = 100) -> CudaTrace:
@@ -139,17 +166,11 @@ def test_what_the_profiler_may_have_taken_is_no_finding(
     added_ms: float, count: int, is_reported: bool, tmp_path: Path
 ) -> None:
     """2.5 of 17 ms are left of each step, which took 50 ms with the profiler; but each op takes 10 µs without it, too."""
-    written = on_one_cpu(count=count).write(tmp_path)
-    ratio = added_ms / (50 - added_ms)
-    overhead = {
-        "unprofiled_ns": 50 - added_ms,
-        "profiled_ns": 50,
-        "ratio": ratio,
-        "spread_ratio": 0.0,
-    }
-    write_sidecar(written, {"overhead": overhead})
-    codes = [finding.code for finding in traceview.analyze(tmp_path).findings]
-    assert ("host-bound" in codes) is is_reported
+    left_ms = 50 - added_ms
+    overhead = {"unprofiled_ns": left_ms, "profiled_ns": 50, "spread_ratio": 0.0}
+    sidecar = {"overhead": overhead | {"ratio": added_ms / left_ms}}
+    report = analyzed(tmp_path, on_one_cpu(count=count), sidecar=sidecar)
+    assert (finding_of(report, "host-bound") is not None) is is_reported
 
 
 def test_an_op_counts_no_longer_than_in_the_quickest_quarter_of_the_steps(tmp_path: Path) -> None:
@@ -188,30 +209,24 @@ def on_cpu(module: str, program: int) -> dict[str, int | str]:
 
 
 @pytest.mark.parametrize(
-    ("count", "length_ms", "is_dispatch"),
-    [(20, 0.04, True), (19, 0.04, False), (110, 0.06, False)],
+    ("count", "length_ms", "op_count", "is_dispatch"),
+    [
+        # Many short programs.
+        (20, 0.04, 1, True),
+        (19, 0.04, 1, False),
+        (110, 0.06, 1, False),
+        # Of one op each, however long, but not beside a step that may be one op as well.
+        (8, 0.1, 5, True),
+        (8, 0.1, 4, False),
+    ],
 )
-def test_many_short_programs_of_jax_are_dispatch(
-    count: int, length_ms: float, is_dispatch: bool, tmp_path: Path
+def test_programs_of_jax_beside_the_step_are_dispatch(
+    count: int, length_ms: float, op_count: int, is_dispatch: bool, tmp_path: Path
 ) -> None:
-    jitted(count, length_ms).write(tmp_path)
-    report = traceview.analyze(tmp_path)
-    steps = report.results.steps
+    steps = analyzed(tmp_path, jitted(count, length_ms, op_count)).results.steps
     assert steps is not None
-    computed = sum(row.states.get("compute", 0) for step in steps.steps for row in step.devices)
-    assert computed == len(steps.steps) * ms(10 + (0 if is_dispatch else count * length_ms))
-
-
-@pytest.mark.parametrize(("op_count", "is_dispatch"), [(5, True), (4, False)])
-def test_programs_of_one_op_beside_the_step_are_dispatch(
-    op_count: int, is_dispatch: bool, tmp_path: Path
-) -> None:
-    """However long they run; not beside one that may be one op as well."""
-    jitted(8, 0.1, op_count).write(tmp_path)
-    report = traceview.analyze(tmp_path)
-    assert report.results.steps is not None
-    computed = [row.devices[0].states["compute"] for row in report.results.steps.steps]
-    assert computed == [ms(10 if is_dispatch else 10.8)] * len(computed)
+    computed = [row.devices[0].states["compute"] for row in steps.steps]
+    assert computed == [ms(10 + (0 if is_dispatch else count * length_ms))] * len(computed)
 
 
 def test_calls_of_jitted_functions_are_counted_once(tmp_path: Path) -> None:

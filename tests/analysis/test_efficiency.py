@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import traceview
-from scripts.cuda_trace import MS, U64, Plane, Ref, Stats
+from scripts.cuda_trace import MS, Plane, Stats
 from scripts.scenarios.model import ORIGIN_PS, marked_steps, new_trace
-from tests.analysis.made import write_program
+from tests.analysis.made import in_program, write_program
 from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import BF16, F32, ModuleWriter, add_programs
 from traceview.analysis.workload.efficiency import DeviceEfficiency
@@ -23,13 +22,19 @@ PEAK = 125 * 10**12
 """Of a V100 with 16-bit numbers."""
 
 
-def program(folder: Path, *, element: int = F16) -> Path:
-    """Four steps of 50 ms: a product by two kernels of 4 and 1 ms, a sum of 3 ms, and a call of 2 ms that nobody knows."""
+def product(element: int) -> tuple[ModuleWriter, Any]:
+    """A program with a product, and its left operand."""
     module = ModuleWriter()
     left = module.add("left", "parameter", element=element, shape=(4096, 1024))
     right = module.add("right", "parameter", element=element, shape=(1024, 4096))
     module.add("dot.1", "dot", left, right, element=element, shape=(4096, 4096))
     module.last().dot_dimension_numbers.lhs_contracting_dimensions.append(1)
+    return module, left
+
+
+def program(folder: Path, *, element: int = F16) -> Path:
+    """Four steps of 50 ms: a product by two kernels of 4 and 1 ms, a sum of 3 ms, and a call of 2 ms that nobody knows."""
+    module, left = product(element)
     module.add("add.2", "add", left, left, element=element, shape=(4096, 1024))
     module.add("call.3", "custom-call", left, left, element=element, shape=(4096, 1024))
     module.last().custom_call_target = b"mine"
@@ -73,25 +78,14 @@ def test_without_a_known_precision_there_is_no_peak(tmp_path: Path) -> None:
     ],
 )
 def test_the_peak_of_a_tpu(stats: Stats, peak: float | None, tmp_path: Path) -> None:
-    module = ModuleWriter()
-    left = module.add("left", "parameter", element=BF16, shape=(4096, 1024))
-    right = module.add("right", "parameter", element=BF16, shape=(1024, 4096))
-    module.add("dot.1", "dot", left, right, element=BF16, shape=(4096, 4096))
-    module.last().dot_dimension_numbers.lhs_contracting_dimensions.append(1)
     trace = new_trace()
     plane = Plane("/device:TPU:0", stats=dict(stats))
     trace.extra_planes.append(plane)
     ops = plane.line(1, "XLA Ops", stamp_ns=0)
-    of_op: dict[Any, Any] = {
-        "hlo_op": Ref("dot.1"),
-        "hlo_module": Ref("jit_step"),
-        "program_id": U64(5),
-    }
     for step in marked_steps(trace):
         at = ORIGIN_PS + step.at(2)
-        ops.add("%dot.1 = bf16[4096,4096] dot(%left, %right)", at, at + 4 * MS, of_op)
-    path = trace.write(tmp_path)
-    add_programs(path, {"jit_step(5)": module})
+        ops.add("%dot.1 = bf16[4096,4096] dot(%left, %right)", at, at + 4 * MS, in_program("dot.1"))
+    add_programs(trace.write(tmp_path), {"jit_step(5)": product(BF16)[0]})
     row = only(tmp_path)
     assert row.flops_per_step == FLOPS
     if peak is None:
@@ -99,16 +93,6 @@ def test_the_peak_of_a_tpu(stats: Stats, peak: float | None, tmp_path: Path) -> 
     else:
         assert row.peak_flops_per_second == pytest.approx(peak * 10**12)
         assert row.mfu_ratio == pytest.approx(FLOPS / (peak * 1e12) / 0.05, rel=0.02)
-
-
-def tensorflow(folder: Path, ops: Sequence[tuple[str, float]], flops: Any) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        at = 2.0
-        for op, length in ops:
-            step.kernel(0, at, at + length, name="volta_fp16_s884gemm_fp16_128x128", op=op)
-            at += length
-    write_sidecar(trace.write(folder), {"graphs": {"flops": flops}})
 
 
 OPS = [
@@ -128,7 +112,13 @@ def test_ops_by_the_names_of_the_capture(tmp_path: Path) -> None:
         "model/out/MatMul": 2 * 10**9,
         "gradient_tape/model/conv/Conv2DBackpropInput": 4 * 10**9,
     }
-    tensorflow(tmp_path, OPS, recorded)
+    trace = new_trace()
+    for step in marked_steps(trace):
+        at = 2.0
+        for op, length in OPS:
+            step.kernel(0, at, at + length, name="volta_fp16_s884gemm_fp16_128x128", op=op)
+            at += length
+    write_sidecar(trace.write(tmp_path), {"graphs": {"flops": recorded}})
     row = only(tmp_path)
     assert row.flops_per_step == 7 * 10**9
     assert row.unknown_ratio == pytest.approx(3 / 10)

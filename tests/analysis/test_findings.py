@@ -12,7 +12,7 @@ from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from scripts.scenarios.plain import plain_step
-from tests.analysis.made import analyzed
+from tests.analysis.made import analyzed, finding_of
 from tests.sidecars import write_sidecar
 from traceview.analysis.gpu_time.device_time import HELD_BYTES
 from traceview.analysis.registry import RULES
@@ -32,7 +32,8 @@ def codes(report: Report) -> dict[str, Severity]:
 
 
 def the(report: Report, code: str) -> Finding:
-    (finding,) = [finding for finding in report.findings if finding.code == code]
+    finding = finding_of(report, code)
+    assert finding is not None
     return finding
 
 
@@ -192,6 +193,22 @@ def test_a_file_damaged_in_three_places_is_one_finding(tmp_path: Path) -> None:
     assert report.capture.quality == "degraded"
 
 
+@pytest.mark.parametrize(
+    ("has_events", "reason"),
+    [
+        (False, "no op of TensorFlow ended while it was profiled"),
+        (True, "there was no GPU, and no op ran inside of a graph on the CPU; what runs outside"),
+    ],
+)
+def test_a_run_without_a_device_says_why(has_events: bool, reason: str, tmp_path: Path) -> None:
+    trace = new_trace()
+    if has_events:
+        trace.thread("python", 7).add("EagerExecute", 0, ms(1), {})
+    report = analyzed(tmp_path, trace)
+    assert report.capture.quality == "unusable"
+    assert f"No device was recorded: {reason}" in report.verdict.headline
+
+
 # Steps
 
 
@@ -210,7 +227,22 @@ def test_few_steps(tmp_path: Path, count: int, few: bool) -> None:
 # All of them
 
 
+@pytest.mark.parametrize(
+    ("other_ms", "severity"), [(30, "critical"), (91, "warning"), (96, "info")]
+)
+def test_a_wait_that_another_device_hides_saves_little(
+    other_ms: float, severity: str, tmp_path: Path
+) -> None:
+    """GPU:0 waits 70 of 100 ms for input; GPU:1 works so long that the step could be shorter by the rest."""
+    trace = new_trace(length_ms=1000)
+    for step in marked_steps(trace, period_ms=100, marker_ms=100):
+        step.host("Iterator::Prefetch", 0, 70)
+        step.kernel(0, 70, 100, launch_ms=69.9)
+        step.kernel(1, 100 - other_ms, 100, launch_ms=99.9 - other_ms)
+    findings = {row.code: row.severity for row in analyzed(tmp_path, trace).findings}
+    assert findings["input-bound"] == severity
+
+
 def test_a_rule_explains_findings_that_there_are() -> None:
-    assert {code.partition("/")[0] for rule in RULES.values() for code in rule.explains} <= set(
-        RULES
-    )
+    explained = {code.partition("/")[0] for rule in RULES.values() for code in rule.explains}
+    assert explained <= set(RULES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 import traceview
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
-from tests.analysis.made import finding_of
+from tests.analysis.made import analyzed, finding_of
 from tests.sidecars import write_sidecar
 from traceview.analysis.exchange.gradients import BACKWARD_RATIO
 from traceview.trace.device.op_names import Phase, phase_of
@@ -56,8 +55,7 @@ def test_constants_of_the_backward_pass_are_not_it(
             step.kernel(ordinal, 2, 22 - length)
             if ordinal == 0:
                 step.kernel(ordinal, 22 - length, 22, op=BACKWARD)
-    trace.write(tmp_path)
-    assert (finding_of(traceview.analyze(tmp_path), CODE) is not None) == is_reached
+    assert (finding_of(analyzed(tmp_path, trace), CODE) is not None) == is_reached
 
 
 # One device
@@ -70,11 +68,10 @@ def reasons(folder: Path) -> tuple[str, ...]:
 
 
 def test_a_strategy_of_one_device_asks_for_it_itself(tmp_path: Path) -> None:
-    pinned = json.loads(json.dumps(SCENARIOS["pinned_to_one_gpu"]().sidecars["host0"]))
-    (path,) = SCENARIOS["strategy_of_one_replica"]().write(tmp_path)
-    sidecar = path.with_name(path.name.replace(".xplane.pb", ".traceview.json"))
-    changes = {"placement": pinned["placement"]}
-    write_sidecar(path, json.loads(sidecar.read_text("utf-8")) | changes)
+    of_one = SCENARIOS["strategy_of_one_replica"]()
+    pinned = SCENARIOS["pinned_to_one_gpu"]().sidecars["host0"]
+    (path,) = of_one.write(tmp_path)
+    write_sidecar(path, {**of_one.sidecars["host0"], "placement": pinned["placement"]})
     assert reasons(tmp_path) == ("one_replica",)
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-import traceview
 from scripts.cuda_trace import V100_STATS, Stats
 from scripts.scenarios.model import marked_steps, new_trace
-from tests.sidecars import write_sidecar
+from tests.analysis.made import analyzed
 
 V100, T4 = "Tesla V100-SXM2-16GB", "Tesla T4"
 
@@ -48,7 +47,6 @@ def test_models(
     for step in marked_steps(trace):
         for ordinal in range(len(planes)):
             step.kernel(ordinal, 2, 42)
-    write_sidecar(trace.write(tmp_path), sidecar)
-    found = traceview.analyze(tmp_path).results.balance
+    found = analyzed(tmp_path, trace, sidecar=sidecar).results.balance
     assert found is not None
     assert [row.model for row in found.devices] == expected

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-import traceview
 from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analysis.made import lost_ps
-from tests.sidecars import graph, write_sidecar
+from tests.analysis.made import analyzed, lost_ps
+from tests.sidecars import graph
 from traceview.analysis.gpu_time.idle import RULES
 from traceview.analysis.rules.finding import Finding, Severity
 
@@ -72,6 +71,18 @@ def prepares_until(at_ms: float) -> Fill:
     return fill
 
 
+def found(
+    folder: Path, *traces: CudaTrace, sidecar: dict[str, Any] | None = None, **options: Any
+) -> dict[str, Finding]:
+    """The findings about waiting for the host, by code."""
+    report = analyzed(folder, *traces, sidecar=sidecar, **options)
+    waiting = [row for row in report.findings if row.code in CODES]
+    assert len({finding.code for finding in waiting}) == len(waiting)
+    for finding in waiting:
+        assert len(finding.title.split()) <= 20
+    return {finding.code: finding for finding in waiting}
+
+
 @pytest.mark.parametrize(
     ("fill", "expected"),
     [
@@ -87,17 +98,6 @@ def test_what_nothing_shows_from_its_share_on(
 ) -> None:
     by_code = found(tmp_path, steps(fill))
     assert {code: finding.severity for code, finding in by_code.items()} == expected
-
-
-def found(folder: Path, *traces: CudaTrace, steps: slice | None = None) -> dict[str, Finding]:
-    """The findings about waiting for the host, by code."""
-    for trace in traces:
-        trace.write(folder)
-    waiting = [row for row in traceview.analyze(folder, steps=steps).findings if row.code in CODES]
-    assert len({finding.code for finding in waiting}) == len(waiting)
-    for finding in waiting:
-        assert len(finding.title.split()) <= 20
-    return {finding.code: finding for finding in waiting}
 
 
 @pytest.mark.parametrize(
@@ -172,6 +172,20 @@ def test_a_call_that_outlasts_the_devices_is_said_to(is_done: bool, tmp_path: Pa
     assert finding.title.endswith("the host stays blocked after they are done") is is_done
 
 
+def on_cpu(step_ms: float, dispatch_ms: float, op_count: int = 1) -> CudaTrace:
+    """Steps in which one replica runs so many ops one after the other from when its graph is called to the end."""
+    trace = new_trace(length_ms=1000)
+    worker = trace.thread("worker", 8)
+    for step in marked_steps(trace, period_ms=step_ms, marker_ms=step_ms):
+        step.host("EagerExecute", 0, dispatch_ms)
+        step.host("FunctionRun", dispatch_ms, step_ms)
+        length_ms = (step_ms - dispatch_ms) / op_count
+        for place in range(op_count):
+            start_ms = dispatch_ms + place * length_ms
+            step.host("replica_0/x:MatMul", start_ms, start_ms + length_ms, thread=worker)
+    return trace
+
+
 @pytest.mark.parametrize(
     ("step_ms", "ratio", "is_small"),
     [(9.9, 0, True), (10, 0, False), (19.9, 1, True), (20, 1, False)],
@@ -179,15 +193,8 @@ def test_a_call_that_outlasts_the_devices_is_said_to(is_done: bool, tmp_path: Pa
 def test_a_step_that_is_small_without_the_profiler_is_called_small(
     step_ms: float, ratio: float, is_small: bool, tmp_path: Path
 ) -> None:
-    trace = new_trace(length_ms=1000)
-    worker = trace.thread("worker", 8)
-    for step in marked_steps(trace, period_ms=step_ms, marker_ms=step_ms):
-        step.host("EagerExecute", 0, 8)
-        step.host("FunctionRun", 8, step_ms)
-        step.host("replica_0/x:MatMul", 8, step_ms, thread=worker)
     overhead = {"unprofiled_ns": 80, "profiled_ns": 100, "ratio": ratio, "spread_ratio": 0.0}
-    write_sidecar(trace.write(tmp_path), {"overhead": overhead})
-    (finding,) = (row for row in traceview.analyze(tmp_path).findings if row.code == "host-bound")
+    finding = found(tmp_path, on_cpu(step_ms, 8), sidecar={"overhead": overhead})["host-bound"]
     assert finding.title.startswith("The step is small: host ops take 8.00 of ") is is_small
     assert ("steps_per_execution" in finding.action) is is_small
 
@@ -197,16 +204,7 @@ def test_a_step_whose_ops_take_their_usual_dispatch_is_small(
     dispatch_ms: float, is_small: bool, tmp_path: Path
 ) -> None:
     """A call and 100 ops: 4 ms and 20 µs each."""
-    trace = new_trace(length_ms=1000)
-    worker = trace.thread("worker", 8)
-    for step in marked_steps(trace, period_ms=20, marker_ms=20):
-        step.host("EagerExecute", 0, dispatch_ms)
-        step.host("FunctionRun", dispatch_ms, 20)
-        length_ms = (20 - dispatch_ms) / 100
-        for place in range(100):
-            start_ms = dispatch_ms + place * length_ms
-            step.host("replica_0/x:MatMul", start_ms, start_ms + length_ms, thread=worker)
-    finding = found(tmp_path, trace)["host-bound"]
+    finding = found(tmp_path, on_cpu(20, dispatch_ms, 100))["host-bound"]
     assert finding.title.startswith("The step is small: ") is is_small
 
 
@@ -214,17 +212,22 @@ def test_a_step_whose_ops_take_their_usual_dispatch_is_small(
 def test_a_small_step_of_many_ops_needs_fewer_not_more_work(
     count: int, is_many: bool, tmp_path: Path
 ) -> None:
+    finding = found(tmp_path, on_cpu(8, 4, count))["host-bound"]
+    assert finding.title.startswith("The step is small: ")
+    assert finding.action.startswith("Run fewer and larger ops") is is_many
+
+
+@pytest.mark.parametrize("hooks", [["jax_debug_nans"], []], ids=["a mode that checks", "none"])
+def test_a_mode_that_checks_each_call_is_turned_off_first(hooks: list[str], tmp_path: Path) -> None:
     trace = new_trace(length_ms=1000)
-    worker = trace.thread("worker", 8)
     for step in marked_steps(trace, period_ms=8, marker_ms=8):
         step.host("EagerExecute", 0, 4)
         step.host("FunctionRun", 4, 8)
-        for place in range(count):
-            start_ms = 4 + place * 0.02
-            step.host("replica_0/x:MatMul", start_ms, start_ms + 0.02, thread=worker)
-    finding = found(tmp_path, trace)["host-bound"]
-    assert finding.title.startswith("The step is small: ")
-    assert finding.action.startswith("Run fewer and larger ops") is is_many
+        step.host("replica_0/x:MatMul", 4, 8, thread=trace.thread("worker", 8))
+    write_sidecar(trace.write(tmp_path), {"tracing": {"hooks": hooks}})
+    (finding,) = (row for row in traceview.analyze(tmp_path).findings if row.code == "host-bound")
+    assert finding.title.endswith(", with jax_debug_nans on" if hooks else "(50%)")
+    assert finding.action.startswith("Turn jax_debug_nans off" if hooks else "Give the devices")
 
 
 # Tracing
@@ -270,10 +273,9 @@ def test_what_differs_between_the_graphs_decides_the_action(
     trace = steps(traced_in(0, 2))
     if compiled:
         trace.host_event("CpuCompiler::CompileCpuExecutable", 203 * MS, 205 * MS)
-    written = trace.write(tmp_path)
     function = {**graph({"GPU:0": 3}, name="train_step"), "traced_by": traced_by}
-    write_sidecar(written, {"placement": {"functions": [function]}})
-    finding = found(tmp_path)["retracing"]
+    sidecar = {"placement": {"functions": [function]}}
+    finding = found(tmp_path, trace, sidecar=sidecar)["retracing"]
     assert finding.action.startswith(action)
     assert (f"Its graphs differ {why}" in finding.explanation) is (why is not None)
 
@@ -317,11 +319,9 @@ def test_the_line_that_has_keras_make_its_step_anew(
     count: int, is_named: bool, tmp_path: Path
 ) -> None:
     """Each time two steps trace at most: here four do."""
-    line = "train.py:52 in on_train_batch_end"
-    write_sidecar(
-        steps(busy_with("Autotuning", 5)).write(tmp_path), {"window": {"made_at": [line] * count}}
-    )
-    finding = found(tmp_path)["compile-in-window"]
+    trace = steps(busy_with("Autotuning", 5))
+    window = {"made_at": ["train.py:52 in on_train_batch_end"] * count}
+    finding = found(tmp_path, trace, sidecar={"window": window})["compile-in-window"]
     assert finding.action.startswith("Make it once: let a tf.Variable" if is_named else "Make each")
     assert ("on_train_batch_end, train.py:52 has Keras make" in finding.title) is is_named
 
@@ -353,19 +353,8 @@ def test_all_devices_that_wait_are_named(tmp_path: Path) -> None:
     assert finding.loss.gpu_time_ratio == pytest.approx(0.68 / 3)
 
 
-def replicas(fill: Fill) -> CudaTrace:
-    """Steps of a run on CPUs, in which one replica works from where `fill` says it can."""
-    trace = new_trace(length_ms=1000)
-    worker = trace.thread("worker", 8)
-    for step in marked_steps(trace, period_ms=100, marker_ms=100):
-        at_ms = fill(step)
-        step.host("FunctionRun", at_ms, 100)
-        step.host("replica_0/x:MatMul", at_ms, 100, thread=worker)
-    return trace
-
-
 def test_replicas_have_no_launches(tmp_path: Path) -> None:
     """What the host does between their ops is host ops."""
-    (finding,) = found(tmp_path, replicas(busy_with("EagerExecute", 60))).values()
+    (finding,) = found(tmp_path, on_cpu(100, 60)).values()
     assert finding.title == "replica:0 waits 60.0 of 100 ms (60%) for host ops"
     assert finding.action.startswith("Run fewer and larger ops")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analysis.made import lost_ps
+from tests.analysis.made import finding_of, lost_ps
 from tests.python_sidecars import native_threads
 from tests.sidecars import write_sidecar
 from traceview.analysis.gpu_time.input import Input
@@ -19,33 +20,18 @@ from traceview.analysis.rules.finding import Finding
 WAIT = "IteratorGetNextOp::DoCompute"
 
 
-def examined(trace: CudaTrace, folder: Path) -> tuple[Input, Finding | None]:
+def examined(
+    trace: CudaTrace, folder: Path, sidecar: dict[str, Any] | None = None
+) -> tuple[Input, Finding | None]:
     """The result, and `input-bound` if it is found."""
-    trace.write(folder)
-    return reported(folder)
-
-
-def reported(folder: Path) -> tuple[Input, Finding | None]:
+    write_sidecar(trace.write(folder), sidecar)
     report = traceview.analyze(folder)
     assert report.results.input is not None
-    found = [finding for finding in report.findings if finding.code == INPUT_BOUND.code]
-    return report.results.input, found[0] if found else None
+    return report.results.input, finding_of(report, INPUT_BOUND.code)
 
 
 def steps_of_100(trace: CudaTrace, count: int = 4) -> list[Step]:
     return marked_steps(trace, count=count, period_ms=100, marker_ms=100)
-
-
-def waiting(folder: Path, wait_ms: float, *, count: int = 4) -> tuple[Input, Finding | None]:
-    """Steps of 100 ms, in each a wait in which two stages run: a map 3 parts of 4, a reader 1."""
-    trace = new_trace(length_ms=1000)
-    for step in steps_of_100(trace, count):
-        step.host(WAIT, 1, 1 + wait_ms)
-        step.host("Iterator::Root", 1, 1 + wait_ms, {"id": 1})
-        step.host("Iterator::Root::Map", 1, 1 + wait_ms, {"id": 2, "parent_id": 1})
-        inner = {"id": 3, "parent_id": 2}
-        step.host("Iterator::Root::Map::TFRecord", 1, 1 + wait_ms / 4, inner)
-    return examined(trace, folder)
 
 
 @pytest.mark.parametrize(("share", "named"), [(0.49, False), (0.5, True)])
@@ -92,23 +78,22 @@ def buffered(
     step records nothing for some time, and then does not return for some time from a call of TensorFlow.
     `other_wait_ms`: where the buffer is not empty. `load`: the part of a core that the Python function uses.
     """
-    empty_wait_ms = wait_ms
     trace = new_trace(length_ms=1000)
     worker, executor = trace.thread("tf_data_iterator_resource", 40), trace.thread("tf_Compute", 41)
     for index, step in enumerate(steps_of_100(trace, 8)):
         fill = {"buffered_elements": 1} if index >= empty_steps else {}
-        wait_ms = other_wait_ms if fill and other_wait_ms is not None else empty_wait_ms
-        step.host(WAIT, 0, wait_ms)
-        step.host("Iterator::Root", 0, wait_ms, {"id": 1})
+        waits_ms = other_wait_ms if fill and other_wait_ms is not None else wait_ms
+        step.host(WAIT, 0, waits_ms)
+        step.host("Iterator::Root", 0, waits_ms, {"id": 1})
         limit = {"id": 2, "parent_id": 1, "buffer_limit": 2}
-        step.host("Iterator::Root::Prefetch", 0, wait_ms, {**limit, **fill})
+        step.host("Iterator::Root::Prefetch", 0, waits_ms, {**limit, **fill})
         made = {"id": 3, "parent_id": 2}
         step.host(f"Iterator::Root::Prefetch::{name}", 0, work_ms, made, thread=worker)
         if python_ms is not None:
             call = "InstantiatedCapturedFunction::Run"
             step.host(call, *python_ms, {"id": 9}, thread=worker)
             step.host("PyFunc:PyFunc", *python_ms, thread=worker)
-        begin = wait_ms + silent_ms
+        begin = waits_ms + silent_ms
         if returns_ms:
             step.host("TFE_Py_Execute", begin, begin + 1 + returns_ms)
             step.host("EagerExecute", begin, begin + 1)
@@ -118,10 +103,8 @@ def buffered(
             step.host("replica_0/x:MatMul", begin, 100, thread=executor)
         else:
             step.kernel(0, begin, 100, launch_ms=begin)
-    written = trace.write(folder)
-    if load is not None:
-        write_sidecar(written, {"python": native_threads([40], length_ms=800, load=load)})
-    return reported(folder)
+    python = None if load is None else native_threads([40], length_ms=800, load=load)
+    return examined(trace, folder, {"python": python})
 
 
 @pytest.mark.parametrize(
@@ -145,9 +128,8 @@ def test_what_works_only_while_the_model_waits_is_compared_with_the_wait(
     work_ms: float, is_bound: bool, tmp_path: Path
 ) -> None:
     """The stage works 14 % of the window, and the model waits 56 of 800 ms."""
-    result, bound = buffered(
-        tmp_path, work_ms=work_ms, empty_steps=1, wait_ms=56, other_wait_ms=0.1
-    )
+    waits: dict[str, Any] = {"wait_ms": 56, "other_wait_ms": 0.1}
+    result, bound = buffered(tmp_path, work_ms=work_ms, empty_steps=1, **waits)
     (row,) = result.hosts
     assert row.work_ratio == pytest.approx(work_ms / 100)
     assert (bound is not None) is is_bound
@@ -263,7 +245,15 @@ def test_a_generator_that_waits_for_something_else_keeps_no_lock(
 def test_prefetch_comes_first_where_the_pipeline_fits_beside_the_step(
     wait_ms: float, action: str, tmp_path: Path
 ) -> None:
-    _, bound = waiting(tmp_path, wait_ms)
+    """In each wait two stages run: a map 3 parts of 4, a reader 1."""
+    trace = new_trace(length_ms=1000)
+    for step in steps_of_100(trace):
+        step.host(WAIT, 1, 1 + wait_ms)
+        step.host("Iterator::Root", 1, 1 + wait_ms, {"id": 1})
+        step.host("Iterator::Root::Map", 1, 1 + wait_ms, {"id": 2, "parent_id": 1})
+        inner = {"id": 3, "parent_id": 2}
+        step.host("Iterator::Root::Map::TFRecord", 1, 1 + wait_ms / 4, inner)
+    _, bound = examined(trace, tmp_path)
     assert bound is not None
     assert bound.action.startswith(action)
     assert "does not end with prefetch" in bound.explanation
@@ -421,3 +411,17 @@ def test_iterators_made_in_the_loop_are_the_cause_where_first_requests_are_most_
     _, bound = examined(trace, tmp_path)
     assert bound is not None
     assert bound.action.startswith("Make one iterator before the loop") is is_cause
+
+
+@pytest.mark.parametrize("is_debugged", [True, False])
+def test_a_pipeline_that_is_debugged_runs_on_one_thread(is_debugged: bool, tmp_path: Path) -> None:
+    trace = new_trace(length_ms=1000)
+    for step in steps_of_100(trace):
+        step.host(WAIT, 1, 41)
+        step.host("Iterator::Root", 1, 41, {"id": 1})
+        step.host("Iterator::Root::Map", 1, 41, {"id": 2, "parent_id": 1})
+    mode = "tf.data.experimental.enable_debug_mode"
+    write_sidecar(trace.write(tmp_path), {"tracing": {"hooks": [mode] * is_debugged}})
+    bound = reported(tmp_path)[1]
+    assert bound is not None
+    assert bound.action.startswith(f"Turn {mode} off") is is_debugged

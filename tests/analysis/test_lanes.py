@@ -12,39 +12,34 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import traceview
-from scripts.cuda_trace import CudaTrace
+from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
-from tests.analysis.test_identity import Activity, Run, analyzed, runs
+from tests.analysis.test_identity import NAMES, analyzed, trace_of, traces
 from tests.lanes import check
 from traceview.analysis.gpu_time import lanes as lane_limits
 from traceview.analysis.gpu_time.lanes import fair_shares, slices_of
 
 US = 10**6
-TWO_THAT_TAKE_TURNS = Run(
-    (
-        Activity(0, 20, "compute", 0, 0),
-        Activity(0, 20, "compute", 16, 19),
-        Activity(1, 20, "compute", 0, 15),
-    ),
-    (),
+TWO_THAT_TAKE_TURNS = trace_of(
+    [(0, 20, NAMES[0], (0, 0)), (0, 20, NAMES[0], (16, 19)), (1, 20, NAMES[0], (0, 15))]
 )
 """Without steps, so that what it costs is not known."""
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @example(TWO_THAT_TAKE_TURNS)
-@given(runs())
-def test_lanes_hold_the_time_of_the_tables(run: Run) -> None:
-    check(analyzed(run.trace().space(), lanes=True))
+@given(traces())
+def test_lanes_hold_the_time_of_the_tables(trace: CudaTrace) -> None:
+    check(analyzed(trace.space(), lanes=True))
 
 
 @pytest.mark.parametrize("most", [1, 10, 40])
-@settings(deadline=None, max_examples=25)
-@given(run=runs(least_steps=2))
-def test_merging_loses_no_time(most: int, run: Run) -> None:
+@settings(max_examples=25)
+@given(trace=traces(least_steps=2))
+def test_merging_loses_no_time(most: int, trace: CudaTrace) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lane_limits, "MOST_SLICES", most)
-        report = analyzed(run.trace().space(), lanes=True)
+        report = analyzed(trace.space(), lanes=True)
     check(report)
 
 
@@ -56,7 +51,7 @@ def test_lanes_are_made_when_asked_for(fixtures: Path) -> None:
 
 
 def busy_trace(device_count: int, kernels: int, name: str = "layer_{}/MatMul:MatMul") -> CudaTrace:
-    trace = CudaTrace("host0", start_ns=1_760_000_000_000_000_000)
+    trace = CudaTrace("host0", start_ns=PROFILE_START_NS)
     trace.thread()
     for ordinal in range(device_count):
         trace.gpu(ordinal)

@@ -18,18 +18,20 @@ from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import ModuleWriter
 from traceview.analysis.workload.layers import Layers, LayerTime
 
+Ops = Sequence[tuple[str | None, float]]
 
-def tensorflow(folder: Path, ops: Sequence[tuple[str | None, float]], *, gpus: int = 1) -> Path:
-    """Four steps of 50 ms on each GPU, with these ops one after the other: names, and milliseconds times the GPU's number."""
+
+def tensorflow(folder: Path, ops: Ops, *, gpus: int = 1, graphs: Any = None) -> None:
+    """Four steps of 50 ms on each GPU, with these ops one after the other: names, and milliseconds."""
     trace = new_trace()
     for step in marked_steps(trace):
         for gpu in range(gpus):
             at = 2.0
             for op, length in ops:
-                end = at + length * (gpu + 1)
-                step.kernel(gpu, at, end, op=op if gpu == 0 or op is None else of_replica(op, gpu))
-                at = end
-    return trace.write(folder)
+                name = of_replica(op, gpu) if gpu and op else op
+                step.kernel(gpu, at, at + length, op=name)
+                at += length
+    write_sidecar(trace.write(folder), {"graphs": graphs})
 
 
 def of_replica(op: str, number: int) -> str:
@@ -137,16 +139,8 @@ LINES = {
 
 def with_lines(folder: Path) -> None:
     """Two GPUs with ops of two lines, of one line outside of all layers, and of none."""
-    ops = [*KERAS[1:4], ("Loss:Mean", 2), ("Other:Mean", 1), *KERAS[5:8]]
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for gpu in range(2):
-            at = 2.0
-            for op, length in ops:
-                assert op is not None
-                step.kernel(gpu, at, at + length, op=of_replica(op, gpu) if gpu else op)
-                at += length
-    write_sidecar(trace.write(folder), {"graphs": LINES})
+    outside: Ops = [("Loss:Mean", 2), ("Other:Mean", 1)]
+    tensorflow(folder, [*KERAS[1:4], *outside, *KERAS[5:8]], gpus=2, graphs=LINES)
 
 
 def test_lines_of_graphs_are_rows_and_sums_stay(tmp_path: Path) -> None:
@@ -182,16 +176,6 @@ def test_ops_have_lines(tmp_path: Path, command: Command) -> None:
 # JAX
 
 
-def jax(folder: Path, instructions: Sequence[tuple[str, float, tuple[str, int]]]) -> Path:
-    """Four steps of 50 ms, with an instruction of a program after the other: scope, milliseconds and line."""
-    module = ModuleWriter()
-    for number, (scope, _, line) in enumerate(instructions):
-        module.add(f"fusion.{number}", "fusion", scope=scope, line=line)
-    names = [f"fusion.{number}" for number in range(len(instructions))]
-    lengths = [length for _, length, _ in instructions]
-    return write_program(folder, module, list(zip(names, names, lengths, strict=True)))
-
-
 MODEL = [
     ("jit(step)/jit(main)/jvp(Model)/dense/dot_general", 4.0, ("/home/u/model.py", 7)),
     ("jit(step)/jit(main)/transpose(jvp(Model))/dense/dot_general", 6.0, ("model.py", 7)),
@@ -203,7 +187,13 @@ MODEL = [
 
 
 def test_scopes_and_lines_of_a_program(tmp_path: Path) -> None:
-    jax(tmp_path, MODEL)
+    """One instruction after the other: scope, milliseconds and line."""
+    module = ModuleWriter()
+    for number, (scope, _, line) in enumerate(MODEL):
+        module.add(f"fusion.{number}", "fusion", scope=scope, line=line)
+    names = [f"fusion.{number}" for number in range(len(MODEL))]
+    lengths = [length for _, length, _ in MODEL]
+    write_program(tmp_path, module, list(zip(names, names, lengths, strict=True)))
     rows = result(tmp_path).rows
     assert times(rows) == {
         ("step", None): 16,
@@ -225,7 +215,7 @@ def test_scopes_and_lines_of_a_program(tmp_path: Path) -> None:
 F16 = 10
 
 
-def with_work(folder: Path) -> None:
+def test_flops_by_hand(tmp_path: Path, command: Command) -> None:
     """A layer with a product of 4 ms, one with a sum of 3 ms, and in the second a call that nobody knows."""
     module = ModuleWriter()
     given: dict[str, Any] = {"element": F16, "shape": (4096, 4096)}
@@ -236,11 +226,7 @@ def with_work(folder: Path) -> None:
     module.add("call", "custom-call", left, scope="jit(step)/jvp(Model)/norm/call", **given)
     module.last().custom_call_target = b"mine"
     lengths = {"dot": 4.0, "add": 3.0, "call": 2.0}
-    write_program(folder, module, [(name, name, length) for name, length in lengths.items()])
-
-
-def test_flops_by_hand(tmp_path: Path, command: Command) -> None:
-    with_work(tmp_path)
+    write_program(tmp_path, module, [(name, name, length) for name, length in lengths.items()])
     rows = {row.layer: row for row in result(tmp_path).rows}
     product = 2 * 4096**3
     dense, norm, model = (rows[f"step/Model{inner}"] for inner in ("/dense", "/norm", ""))

@@ -26,20 +26,17 @@ from scripts.scenarios.memory import (
     allocate_step,
 )
 from scripts.scenarios.model import marked_steps, ms, new_trace
+from tests.analysis.made import analyzed, finding_of, in_program
 from tests.command import Command
 from tests.xplane.hlo_messages import add_programs
 from tests.xplane.test_hlo_buffers import written
 from traceview.analysis.workload.memory import (
-    DeviceMemory,
     HeldMemory,
     Memory,
-    ProgramMemory,
 )
 from traceview.trace.device.memory import allocators
 from traceview.trace.device.op_names import split_op
 from traceview.trace.reading.load import load
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def training(gpus: int = 1, steps: int = 4) -> tuple[CudaTrace, list[Any]]:
@@ -58,8 +55,9 @@ def memory(folder: Path, **options: Any) -> Memory:
     return found
 
 
-def codes(folder: Path) -> dict[str, traceview.Report | Any]:
-    return {finding.code: finding for finding in traceview.analyze(folder).findings}
+def has_room(folder: Path) -> bool:
+    """Whether a larger batch is said to fit."""
+    return finding_of(traceview.analyze(folder), "batch-headroom") is not None
 
 
 # The ledger
@@ -89,7 +87,7 @@ class Run:
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=120), st.integers(1, 3))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_live_is_what_was_allocated_and_not_freed_at_every_event_and_in_the_table(
     tmp_path_factory: pytest.TempPathFactory, numbers: list[int], allocator_count: int
 ) -> None:
@@ -154,6 +152,25 @@ def test_memory_of_the_host_is_none_of_a_gpu(tmp_path: Path) -> None:
     ]
 
 
+def test_memory_of_virtual_gpus_is_nobodys(tmp_path: Path) -> None:
+    """Three allocators and two planes: the numbers of the one are not those of the other."""
+    for count, known in ((2, True), (3, False)):
+        trace = new_trace()
+        for ordinal in range(2):
+            trace.gpu(ordinal)
+        for number in range(count):
+            for at, held, peak in ((3, 50, 70), (5, 20, 80), (4, 60, 90)):
+                of_number: dict[str, Any] = {
+                    "held_bytes": held + number,
+                    "peak_bytes": peak + number,
+                }
+                trace.allocation(number, ms(at), changed_bytes=1, **of_number)
+        trace.write(tmp_path)
+        of_device = load(tmp_path).once(allocators)
+        held_peak = {d: (of.held_bytes[-1], of.peak_bytes) for d, of in of_device.items()}
+        assert held_peak == ({0: (20, 90), 1: (21, 91)} if known else {})
+
+
 def test_events_that_were_dropped_are_said(tmp_path: Path) -> None:
     trace, steps = training()
     ledger = MemoryLedger(trace, 0)
@@ -177,7 +194,7 @@ def test_frees_that_were_dropped_leave_no_more_than_is_in_use(tmp_path: Path) ->
     trace.write(tmp_path)
     (row,) = memory(tmp_path).devices
     assert (row.peak_bytes, row.before_bytes, row.allocated_bytes) == (31 * MB, 31 * MB, 0)
-    assert "batch-headroom" not in codes(tmp_path)
+    assert not has_room(tmp_path)
 
 
 def test_an_address_that_is_given_out_again_was_free(tmp_path: Path) -> None:
@@ -200,8 +217,7 @@ def test_absurd_changes_stay_numbers_of_a_report(tmp_path: Path) -> None:
         ledger.held_bytes = ((1 << 53) - 256) * (number % 2)
         ledger.give(steps[0].at(2) + number, 256, "model/a/MatMul")
         ledger.held_bytes -= 256
-    trace.write(tmp_path)
-    report = traceview.analyze(tmp_path)
+    report = analyzed(tmp_path, trace)
     (tmp_path / "report.json").write_text(report.to_json(), encoding="utf-8")
     assert traceview.load_report(tmp_path / "report.json").results == report.results
     (row,) = memory(tmp_path).devices
@@ -211,24 +227,17 @@ def test_absurd_changes_stay_numbers_of_a_report(tmp_path: Path) -> None:
 HOSTILE: list[Stats] = [
     {"allocation_bytes": -1},
     {"allocation_bytes": U64((1 << 64) - 1)},
-    {"allocation_bytes": 1 << 50},
     {"allocation_bytes": "many"},
     {"bytes_allocated": -5},
-    {"bytes_allocated": U64(1 << 63)},
     {"addr": U64((1 << 64) - 256)},
-    {"addr": -1},
     {"addr": "0x7f"},
     {"fragmentation": float("nan")},
-    {"fragmentation": float("-inf")},
-    {"fragmentation": U64((1 << 64) - 1)},
     {"fragmentation": 17},
     {"bytes_available": -1},
     {"peak_bytes_in_use": U64((1 << 64) - 1)},
     {"tf_op": b"\xff\xfe/\x00|`*:"},
-    {"tf_op": 5},
     {"region_type": b"\xff" * 5000},
     {"allocator_name": b"GPU_99999999999999999999_bfc"},
-    {"allocator_name": b"GPU_0_bfc\n"},
 ]
 
 
@@ -263,50 +272,46 @@ def test_hostile_values_count_as_not_recorded(
     assert report.to_html()
 
 
-def test_without_allocators_the_table_says_why(tmp_path: Path, command: Command) -> None:
+def test_without_allocators_the_table_says_why(
+    tmp_path: Path, fixtures: Path, command: Command
+) -> None:
     trace, steps = training()
     # Captures on CPUs have events of the host's allocators.
     MemoryLedger(trace, 0, allocator="cpu_bfc").give(steps[0].at(2), MB, "model/a/MatMul")
-    trace.write(tmp_path)
-    report = traceview.analyze(tmp_path)
+    report = analyzed(tmp_path, trace)
     assert report.results.memory is None
     assert report.skipped["memory"].startswith("no allocator of a GPU recorded")
     assert "Memory  " not in command("analyze", str(tmp_path), "--full").out
     done = command("show", "memory", str(tmp_path), "--format", "csv")
     assert (done.code, len(done.out.splitlines())) == (0, 1)
     assert "no allocator of a GPU recorded" in done.err
-    assert traceview.load(ROOT / "fixtures" / "keras-fit-2").table("memory").empty
+    assert traceview.load(fixtures / "keras-fit-2").table("memory").empty
 
 
 # Findings
 
 
-def filled(folder: Path, held: dict[int, int]) -> dict[str, Any]:
-    """The findings on GPUs that hold so many bytes."""
-    trace, steps = training(len(held), steps=8)
-    for ordinal, before in held.items():
-        ledger = MemoryLedger(trace, ordinal, before)
+def test_room_for_a_batch_is_only_claimed_where_the_numbers_carry_it(tmp_path: Path) -> None:
+    trace, steps = training(2, steps=8)
+    for ordinal in range(2):
+        ledger = MemoryLedger(trace, ordinal, 5000 * MB)
         for step in steps:
             allocate_step(step, ledger, {"model/dense/MatMul": 20 * MB})
-    trace.write(folder)
-    return codes(folder)
-
-
-def test_room_for_a_batch_is_only_claimed_where_the_numbers_carry_it(tmp_path: Path) -> None:
-    assert "batch-headroom" in filled(tmp_path / "room", {0: 5000 * MB, 1: 5000 * MB})
+    trace.write(tmp_path / "room")
+    assert has_room(tmp_path / "room")
     # Of one of two GPUs nothing is recorded.
     trace, steps = training(2)
     ledger = MemoryLedger(trace, 0)
     for step in steps:
         allocate_step(step, ledger)
     trace.write(tmp_path / "half")
-    assert "batch-headroom" not in codes(tmp_path / "half")
+    assert not has_room(tmp_path / "half")
     # Before the capture more was in use than in it.
     ledger.peak_bytes += MB
     ledger.give(steps[-1].at(48), 1)
     ledger.trace.gpus.pop(1)
     trace.write(tmp_path / "peak")
-    assert "batch-headroom" not in codes(tmp_path / "peak")
+    assert not has_room(tmp_path / "peak")
 
 
 # Recorded on GPUs
@@ -314,7 +319,7 @@ def test_room_for_a_batch_is_only_claimed_where_the_numbers_carry_it(tmp_path: P
 
 @pytest.mark.shared
 def test_a_recorded_run_has_no_room_for_a_batch(shared_traces: Path) -> None:
-    assert "batch-headroom" not in codes(shared_traces / "jax-gemm-1of8")
+    assert not has_room(shared_traces / "jax-gemm-1of8")
 
 
 @pytest.mark.shared
@@ -360,9 +365,7 @@ def test_xprof_has_the_same_peak_and_the_same_bytes_of_each_op(
     subprocess.run([sys.executable, "-c", CONVERT, page, file], check=True, capture_output=True)
     profiles = json.loads(page.read_text(encoding="utf-8"))["memoryProfilePerAllocator"]
     frame = traceview.load(source).table("memory", window="trace")
-    report = traceview.analyze(source, window="trace")
-    assert report.results.memory is not None
-    for row in report.results.memory.devices:
+    for row in memory(source, window="trace").devices:
         profile = profiles[f"GPU_{row.ordinal}_bfc"]
         summary = profile["profileSummary"]
         assert row.peak_bytes == int(summary["peakStats"]["peakBytesInUse"])
@@ -370,15 +373,8 @@ def test_xprof_has_the_same_peak_and_the_same_bytes_of_each_op(
         assert row.fragmentation_ratio == pytest.approx(
             summary["peakStats"]["fragmentation"], abs=1e-6
         )
-        assert _ours(frame, row) == _of_xprof(profile)
-
-
-def _ours(frame: Any, row: DeviceMemory) -> dict[str, int]:
-    own = frame[frame["device"] == row.device]
-    sums: Counter[str] = Counter()
-    for op, size in zip(own["op"].fillna(""), own["bytes"], strict=True):
-        sums[op] += size
-    return dict(sums)
+        own = frame[frame["device"] == row.device].fillna({"op": ""})
+        assert own.groupby("op")["bytes"].sum().to_dict() == _of_xprof(profile)
 
 
 def _of_xprof(profile: Any) -> dict[str, int]:
@@ -401,29 +397,21 @@ def _of_xprof(profile: Any) -> dict[str, int]:
 # Programs
 
 
-def write_program(folder: Path, *, ran: bool = True, has_allocator: bool = True) -> None:
+def write_program(folder: Path, *, ran: bool = True) -> None:
     """Four steps with one kernel of the program `jit_f`."""
     trace = new_trace()
     for step in marked_steps(trace):
-        stats = {"hlo_op": Ref("a"), "hlo_module": Ref("jit_f"), "program_id": U64(1)}
-        step.kernel(0, 2, 30, name="a", op="XlaModule:", stats=stats if ran else {})
-        if has_allocator:
-            trace.allocation(0, step.at(1), held_bytes=2000, peak_bytes=2000, changed_bytes=1000)
-    path = trace.write(folder)
+        stats = in_program("a", "jit_f", 1) if ran else {}
+        step.kernel(0, 2, 30, name="a", op="XlaModule:", stats=stats)
+        trace.allocation(0, step.at(1), held_bytes=2000, peak_bytes=2000, changed_bytes=1000)
     writer = written()
     writer.program()
-    add_programs(path, {"jit_f(1)": writer.message.SerializeToString()})
-
-
-def programs(folder: Path) -> tuple[ProgramMemory, ...]:
-    memory = traceview.analyze(folder).results.memory
-    assert memory is not None
-    return memory.programs
+    add_programs(trace.write(folder), {"jit_f(1)": writer.message.SerializeToString()})
 
 
 def test_what_a_program_takes_by_layer_and_argument(tmp_path: Path) -> None:
     write_program(tmp_path)
-    (program,) = programs(tmp_path)
+    (program,) = memory(tmp_path).programs
     assert (program.program, program.whole_bytes, program.live_bytes) == ("jit_f", 1508, 500)
     assert program.held == (
         HeldMemory("f/Model/dense", 1, "temporary", "forward", 500, 2),
@@ -433,7 +421,7 @@ def test_what_a_program_takes_by_layer_and_argument(tmp_path: Path) -> None:
         HeldMemory(None, 1, "constant", "other", 8, 1),
     )
     write_program(tmp_path / "other", ran=False)
-    assert programs(tmp_path / "other") == ()
+    assert memory(tmp_path / "other").programs == ()
 
 
 def test_it_is_shown_and_redaction_hides_its_names(tmp_path: Path, command: Command) -> None:
@@ -450,7 +438,7 @@ def test_it_is_shown_and_redaction_hides_its_names(tmp_path: Path, command: Comm
 @pytest.mark.shared
 def test_a_real_program(shared_traces: Path) -> None:
     """A convolution on MI300X, whose operands are transposed first: the result twice, and 14 MB."""
-    (program,) = programs(shared_traces / "jax-8xMI300X")[:1]
+    program = memory(shared_traces / "jax-8xMI300X").programs[0]
     assert program.program == "jit_forward_3d_conv"
     result = 5120 * 34 * 31 * 53 * 2
     assert program.result_bytes == result

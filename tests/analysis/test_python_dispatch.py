@@ -10,18 +10,14 @@ import pytest
 
 import traceview
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from tests.analysis.made import finding_of
 from tests.python_sidecars import PROFILE_START_NS, Line, Sample, python_group
 from tests.sidecars import write_sidecar
 
 THREADS: list[dict[str, Any]] = [{"ident": 140_000, "name": "MainThread", "native_id": 1}]
 CALL: Line = ("train.py", "train", 9, True)
 WORK: Line = ("train.py", "augmented", 4, True)
-TENSORFLOW: Line = (
-    "tensorflow/python/distribute/distribute_utils.py",
-    "value_container",
-    248,
-    False,
-)
+TENSORFLOW: Line = ("tensorflow/python/distribute/distribute_utils.py", "wrap", 248, False)
 ENUM: Line = ("enum.py", "__hash__", 1230, False)
 QUEUE: Line = ("queue.py", "get", 171, False)
 NUMPY: Line = ("numpy/_core/fromnumeric.py", "sort", 1092, False)
@@ -64,11 +60,11 @@ def states_of(report: traceview.Report) -> dict[str, float]:
     return {state: ps / ms(1) for state, ps in steps.steps[1].devices[0].states.items()}
 
 
-def graph(begin_ms: float, end_ms: float = 25) -> Callable[[Step], None]:
+def graph(begin_ms: float, call: str = "FunctionRun") -> Callable[[Step], None]:
     """A graph that launches a kernel at 24.9 ms, which runs until the next step."""
 
     def play(step: Step) -> None:
-        step.host("FunctionRun", begin_ms, end_ms)
+        step.host(call, begin_ms, 25)
         step.kernel(0, 25, 50, launch_ms=24.9)
 
     return play
@@ -126,6 +122,32 @@ def test_a_sample_speaks_for_the_silence_in_which_it_was_taken(tmp_path: Path) -
     assert round(states_of(report)["python"]) == 20
 
 
+@pytest.mark.parametrize(("load", "python_ms"), [(0, 3.5), (0.19, 3.5), (0.21, 7.2)])
+def test_a_call_says_nothing_of_the_wait_before_it(
+    load: float, python_ms: float, tmp_path: Path
+) -> None:
+    """The thread waits for a kernel, which ends after the last sample of that; the next sample is of the call of a graph.
+
+    Who takes a fifth of a core works: without that the graph would have been called before the kernel ended.
+    """
+    trace = new_trace(length_ms=300)
+    samples: list[Sample] = []
+    cpu_us: list[int] = []
+    for number, step in enumerate(marked_steps(trace, period_ms=50, marker_ms=50)):
+        step.host("FunctionRun", 2, 6)
+        step.kernel(0, 5.9, 48.5, launch_ms=5.8)
+        begin_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
+        for at in (3, 4, 5, *range(8, 46)):
+            samples.append((begin_ns + at * 1_000_000, 0, (CALL if at < 6 else WORK,)))
+            cpu_us.append(
+                20_000 * number + 1_000 * min(at, 8) + round(load * max(at - 8, 0) * 1_000)
+            )
+    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS, cpu_us)})
+    states = states_of(traceview.analyze(tmp_path))
+    # From the end of the kernel to the call.
+    assert states["python"] == pytest.approx(python_ms, abs=0.2)
+
+
 @pytest.mark.parametrize(
     ("python_ms", "stays", "is_one_cause"),
     [
@@ -161,6 +183,50 @@ def test_what_a_line_does_is_a_finding_by_itself(
 
     states = states_of(analyzed(tmp_path, play, lambda _: (NUMPY, WORK), range(5)))
     assert ("launch" not in states) == is_one_cause
+
+
+ASKED: Line = ("train.py", "<genexpr>", 4, True)
+SAVE, EVALUATES = ("SaveV2:SaveV2",), ("IteratorGetNext:IteratorGetNext", "FunctionRun")
+
+
+@pytest.mark.parametrize(
+    ("events", "own_ms", "marker_ms", "state", "whole_ms"),
+    [
+        # With 0.5 ms before the line and 4.5 ms after it, which are `between` and the save's.
+        pytest.param(SAVE, 5, 25, "checkpoint", 25, id="a quarter saves"),
+        pytest.param(SAVE, 4, 25, "checkpoint", 9, id="less than a quarter saves"),
+        pytest.param(SAVE, 5, 26, "checkpoint", 5, id="a step is at the line too"),
+        pytest.param(EVALUATES, 5, 25, "evaluation", 20.5, id="a quarter evaluates"),
+        pytest.param(EVALUATES, 4, 25, "evaluation", 4.5, id="less than a quarter evaluates"),
+        pytest.param((), 11, 25, "between", 25, id="half is Python"),
+        pytest.param((), 9, 25, "between", 14, id="less than half is Python"),
+        pytest.param((), 11, 26, "between", 15, id="half borders on a step"),
+    ],
+)
+def test_a_line_outside_of_the_steps_is_what_it_calls_the_framework_for(
+    events: tuple[str, ...],
+    own_ms: float,
+    marker_ms: float,
+    state: str,
+    whole_ms: float,
+    tmp_path: Path,
+) -> None:
+    """Three steps of 25 ms; after the second 20 ms at a line, of which events take the first part, and compilation the rest."""
+    trace = new_trace(length_ms=200)
+    for number in range(3):
+        step = Step(trace, 50.0 * number)
+        trace.marker(number, step.at(0), step.at(marker_ms))
+        step.kernel(0, 0, 50 if number != 1 else 25)
+        for place, event in enumerate(events if number == 1 else ()):
+            length_ms = own_ms / len(events)
+            step.host(event, 25.5 + place * length_ms, 25.5 + (place + 1) * length_ms)
+        if number == 1:
+            step.host("XlaCompile", 25.5 + own_ms, 45.5)
+    start_ns = PROFILE_START_NS + 75_500_000
+    lines = [(WORK, ASKED)[at % 2] for at in range(21)]
+    samples = [(start_ns + at * 1_000_000, 0, (line,)) for at, line in enumerate(lines)]
+    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS)})
+    assert states_of(traceview.analyze(tmp_path))[state] == pytest.approx(whole_ms, abs=0.1)
 
 
 def test_a_collection_beside_compute_costs_nothing(tmp_path: Path) -> None:
@@ -201,10 +267,7 @@ READ: Line = ("tensorflow/python/framework/func_graph.py", "variables", 410, Fal
 def test_python_that_traces_and_lowers_is_compilation(
     stack: tuple[Line, ...], code: str, action: str, tmp_path: Path
 ) -> None:
-    def play(step: Step) -> None:
-        step.host("PjitFunction(step)", 20, 25)
-        step.kernel(0, 25, 50, launch_ms=24.9)
-
+    play = graph(20, "PjitFunction(step)")
     findings = analyzed(tmp_path, play, lambda at: stack if at <= 20 else ()).findings
     assert findings[0].code == code
     assert findings[0].action.startswith(action)
@@ -242,10 +305,8 @@ def test_what_slows_all_python_down_is_said_of_python_that_runs(
 def test_a_thread_takes_over_what_is_numpy_alone(
     stack: tuple[Line, ...], action: str, tmp_path: Path
 ) -> None:
-    def play(step: Step) -> None:
-        step.host("PjitFunction(step)", 20, 25)
-        step.kernel(0, 25, 50, launch_ms=24.9)
-
+    play = graph(20, "PjitFunction(step)")
     report = analyzed(tmp_path, play, lambda at: stack if at <= 20 else ())
-    (stall,) = [finding for finding in report.findings if finding.code == "python-stall"]
+    stall = finding_of(report, "python-stall")
+    assert stall is not None
     assert stall.action.startswith(action)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import traceview
 from scripts.scenarios.model import marked_steps, new_trace
+from tests.analysis.made import analyzed
 from traceview.analysis.rules.finding import Finding
 
 
@@ -20,8 +20,7 @@ def finding(folder: Path, *frames: tuple[str, float, float]) -> Finding:
         step.host("EagerExecute", 0, 0.001)
         step.host("PjitFunction(step)", 30, 30.01)
         step.kernel(0, 30, 100, launch_ms=30)
-    trace.write(folder)
-    (found,) = (row for row in traceview.analyze(folder).findings if row.loss)
+    (found,) = (row for row in analyzed(folder, trace).findings if row.loss)
     return found
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import traceview
-from scripts.scenarios.model import marked_steps, new_trace
-from tests.python_sidecars import Line, Sample, python_group
+from scripts.scenarios.model import Step, marked_steps, new_trace
+from tests.python_sidecars import PROFILE_START_NS, Line, Sample, python_group
 from tests.sidecars import write_sidecar
 from traceview.analysis.facts.selection import select
 from traceview.analysis.facts.threads import ThreadAtWork, threads_at_work
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding
 
-START_NS = 1_760_000_000_000_000_000
-"""When the profile of the trace began."""
 MAIN, BESIDE = 0, 1
 THREADS: list[dict[str, Any]] = [
     {"ident": 140_000, "name": "MainThread", "native_id": 1},
@@ -54,7 +53,7 @@ def analyzed(
         step.host("FunctionRun", 31, 100)
         step.host("replica_0/x:MatMul", 31, 100, thread=executor)
         for number in range(_ROUNDS + 1):
-            at_ns = START_NS + round((step.start_ms + 1 + number * round_ms) * 1e6)
+            at_ns = PROFILE_START_NS + round((step.start_ms + 1 + number * round_ms) * 1e6)
             beside = range(BESIDE, BESIDE + worker_count)
             samples += [(at_ns, MAIN, (STEP,)), *((at_ns, each, (COUNT,)) for each in beside)]
             used_us += 1000 * round_ms * (at_work_ratio or 0) * bool(number)
@@ -65,8 +64,7 @@ def analyzed(
         THREADS[0],
         *({"ident": 150_000 + n, "name": name, "native_id": 77 + n} for n in range(worker_count)),
     ]
-    facts: dict[str, Any] = {"python": python_group(samples, threads, cpu_us)}
-    write_sidecar(path, facts)
+    write_sidecar(path, {"python": python_group(samples, threads, cpu_us)})
     report = traceview.analyze(folder)
     assert {problem.code for problem in report.capture.problems} == {"no-gpu-plane"}
     loaded = traceview.load(folder)
@@ -131,7 +129,7 @@ def test_what_a_thread_makes_is_waited_for(
         step.host("EagerExecute", 30, 30.01)
         step.kernel(0, 30, 100, launch_ms=30)
         for number in range(99):
-            at_ns = START_NS + round((step.start_ms + 1 + number) * 1e6)
+            at_ns = PROFILE_START_NS + round((step.start_ms + 1 + number) * 1e6)
             is_late = number < 29
             stacks = ((GET, TAKE) if is_late else (STEP,)), (COUNT,)
             for thread, is_at_work in enumerate((not (waits and is_late), works and is_late)):
@@ -145,6 +143,13 @@ def test_what_a_thread_makes_is_waited_for(
         assert found.title == (
             "GPU:0 waits 28.9 of 100 ms (29%) for what statistics makes in count, train.py:12"
         )
+
+
+def samples_of(step: Step) -> Iterator[Sample]:
+    """Every millisecond the thread of the steps is in the call of the step, and the other one counts."""
+    for at_ms in range(1, 99):
+        at_ns = PROFILE_START_NS + round((step.start_ms + at_ms) * 1e6)
+        yield from ((at_ns, MAIN, (STEP,)), (at_ns, BESIDE, (COUNT,)))
 
 
 @pytest.mark.parametrize(
@@ -174,9 +179,7 @@ def test_a_graph_waits_in_an_asynchronous_op_for_the_thread_that_ends_it(
         step.host("TFE_Py_FastPathExecute_C", 29.8, 30.2, thread=lines["beside"])
         step.host(f"{name}::Done", 30, 30.1, ended, thread=lines[ends_on])
         step.host("replica_0/x:MatMul", 30.3, 99, thread=lines["executor"])
-        for at_ms in range(1, 99):
-            at_ns = START_NS + round((step.start_ms + at_ms) * 1e6)
-            samples += [(at_ns, MAIN, (STEP,)), (at_ns, BESIDE, (COUNT,))]
+        samples += samples_of(step)
     write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS)})
     titles = [row.title for row in traceview.analyze(tmp_path).findings if row.loss]
     # With 1.3 ms of dispatch at the line that waits.
@@ -210,9 +213,7 @@ def test_ops_that_another_thread_calls_are_no_part_of_the_step(
             step.host("ExecutorState::Process", 0.5, end_ms, consumed, thread=runs)
         step.host("x:MatMul", 5, 25, thread=executor)
         step.host("y:MatMul", 1, 98.9, thread=beside)
-        for at_ms in range(1, 99):
-            at_ns = START_NS + round((step.start_ms + at_ms) * 1e6)
-            samples += [(at_ns, MAIN, (STEP,)), (at_ns, BESIDE, (COUNT,))]
+        samples += samples_of(step)
     write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS)})
     report = traceview.analyze(tmp_path)
     titles = [row.title for row in report.findings if row.code == "python-thread"]

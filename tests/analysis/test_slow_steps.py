@@ -11,12 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 import traceview
-from scripts.cuda_trace import U64, Ref, Stats
 from scripts.scenarios.model import Step, ms, new_trace
+from tests.analysis.made import analyzed, finding_of, in_program
 from tests.charts import MS
 from tests.python_sidecars import clocks_group
 from tests.reports import full_report, step
-from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
 from traceview.analysis.gpu_time.steps import step_times
 from traceview.analysis.measures.step_report import (
@@ -113,9 +112,7 @@ def unsteady(folder: Path, callback_ms: float, *, is_compute: bool = False) -> F
         for ordinal in (0, 1):
             step.kernel(ordinal, 0.05, 20 + more_ms * is_compute)
         start_ms = round(start_ms + 20 + more_ms, 6)
-    trace.write(folder)
-    found = traceview.analyze(folder).findings
-    return next((row for row in found if row.code == "unsteady-steps"), None)
+    return finding_of(analyzed(folder, trace), "unsteady-steps")
 
 
 @pytest.mark.parametrize(("more_ms", "is_unsteady"), [(4.3, True), (4.1, False)])
@@ -145,23 +142,15 @@ def test_where_other_processes_have_the_cores_no_step_is_slow_by_itself(
         step.host("FunctionRun", 0, length_ms)
         step.host("replica_0/x:MatMul", 0.5, length_ms, thread=executor)
         start_ms += length_ms
-    load = {
-        "elapsed_ns": 10**9,
-        "busy_ns": 500_000_000 + others_ns,
-        "own_ns": 500_000_000,
-        "cores": 2,
-    }
-    facts = {
+    own_ns = 500_000_000
+    sidecar = {
         "threads": clocks_group({1: (0.0, 0.0), 41: (0.4, 0.4)}, length_ms=1000),
         "cores": {"machine_count": 2, "usable_count": 2},
-        "load": load,
+        "load": {"elapsed_ns": 10**9, "busy_ns": own_ns + others_ns, "own_ns": own_ns, "cores": 2},
     }
-    write_sidecar(trace.write(tmp_path), facts)
-    codes = {row.code for row in traceview.analyze(tmp_path).findings}
-    assert ("other-processes" in codes, "unsteady-steps" in codes) == (
-        bool(others_ns),
-        not others_ns,
-    )
+    report = analyzed(tmp_path, trace, sidecar=sidecar)
+    assert (finding_of(report, "other-processes") is not None) == bool(others_ns)
+    assert (finding_of(report, "unsteady-steps") is None) == bool(others_ns)
 
 
 @pytest.mark.parametrize("has_more_ops", [True, False])
@@ -180,13 +169,7 @@ def test_a_program_of_xla_has_the_same_work_in_each_step(
         step.host("PjitFunction(f)", 0, 0.4)
         ends = [40, 80] if has_more_ops and length_ms == 80 else [length_ms]
         for begin, end in zip([0.5, *ends], ends, strict=False):
-            stats: Stats = {
-                "hlo_op": Ref("dot.1"),
-                "hlo_module": Ref("jit_f"),
-                "program_id": U64(5),
-                "device_ordinal": 0,
-                "run_id": number,
-            }
+            stats = {**in_program("dot.1", "jit_f"), "device_ordinal": 0, "run_id": number}
             step.host("dot.1", begin, end, stats, thread=pool)
         start_ms += length_ms
     add_programs(trace.write(tmp_path), {"jit_f(5)": module})
@@ -220,18 +203,6 @@ def test_of_very_many_steps_a_slow_one_is_as_wide_as_its_share() -> None:
     assert sum(heights[:2]) == pytest.approx(3 * of_usual, rel=0.02)
     assert picture.count("<title>") == 175 + 1
     assert "A bar is 4 steps." in picture
-
-
-def test_every_fourth_of_very_many_steps_does_not_look_like_all() -> None:
-    durations = [40 * MS if place % 4 == 3 else 20 * MS for place in range(800)]
-    picture = "\n".join(drawing for _, drawing in bars(steps_of(durations)))
-    areas = {
-        kind: sum(
-            map(float, re.findall(rf"<title>{title}.*?<rect [^>]*? width=\"([\d.]+)\"", picture))
-        )
-        for kind, title in (("slow", r"step \d+: 40\.0 ms"), ("usual", "3 steps of"))
-    }
-    assert areas["usual"] == pytest.approx(3 * areas["slow"], rel=0.1)
 
 
 def test_no_step_is_called_slow_only_where_all_are_alike() -> None:

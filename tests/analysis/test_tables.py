@@ -19,7 +19,6 @@ from traceview.analysis.measures.idle_report import gap_table
 from traceview.analysis.measures.step_report import step_rows
 from traceview.document import model
 from traceview.document.terminal import render_section
-from traceview.trace.device.table import Table
 from traceview.trace.reading.load import load
 
 
@@ -27,11 +26,6 @@ def context_of(name: str, folder: Path) -> Context:
     SCENARIOS[name]().write(folder)
     trace = load(folder)
     return Context(trace, select(trace))
-
-
-def table_of_steps(context: Context) -> Table:
-    keys = [context.trace.device_key(index) for index in range(len(context.trace.device_list))]
-    return step_table(step_rows(context), keys)
 
 
 def test_of_two_equal_parts_the_earlier_state_is_the_largest(tmp_path: Path) -> None:
@@ -50,8 +44,7 @@ def test_of_two_equal_parts_the_earlier_state_is_the_largest(tmp_path: Path) -> 
 
 def test_a_section_without_rows_is_none(tmp_path: Path) -> None:
     context = context_of("plain", tmp_path)
-    keys: list[str] = []
-    gaps, _ = gap_table(context, devices=keys)
+    gaps, _ = gap_table(context, devices=())
     rows = collective_table(context)
     assert (gap_table_section(gaps, {}), collective_rows_section(rows)) == (None, None)
 
@@ -59,7 +52,9 @@ def test_a_section_without_rows_is_none(tmp_path: Path) -> None:
 def test_steps_of_devices_that_are_much_alike_are_ranges(tmp_path: Path) -> None:
     context = context_of("eight_balanced", tmp_path)
     others = [f"GPU:{number}" for number in range(1, 8)]
-    blocks = step_blocks(replace(view_of(), others=tuple(others)), table_of_steps(context))
+    keys = [context.trace.device_key(number) for number in range(8)]
+    table = step_table(step_rows(context), keys)
+    blocks = step_blocks(replace(view_of(), others=tuple(others)), table)
     section = model.Section("steps", "Steps", blocks)
     words = " ".join(render_section(section, width=80, color=False).split())
     assert "7 other devices: compute " in words

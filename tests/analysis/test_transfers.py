@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import traceview
 from scripts.cuda_trace import CudaTrace, Ref, Stats
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import analyzed
 from traceview.analysis.exchange.transfers import DeviceTransfers
-from traceview.analysis.rules.finding import Finding
 from traceview.report.model import Report
 
 
@@ -78,38 +76,36 @@ def test_sources_share_the_exposed_time_without_counting_it_twice(tmp_path: Path
 # Findings
 
 
-def copying(*, exposed_ms: float, size: int = 100_000) -> CudaTrace:
-    """Steps of 50 ms that begin with a copy of `exposed_ms`."""
+@pytest.mark.parametrize(
+    ("way", "code", "verb"),
+    [
+        ("H2D", "h2d-exposed", "waits"),
+        ("D2H", "d2h-copies", "spends"),
+        ("D2D", "d2d-copies", "spends"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("exposed_ms", "severity"), [(2.49, None), (2.5, "warning"), (10, "critical")]
+)
+def test_copies_that_no_compute_covers(
+    way: str, code: str, verb: str, exposed_ms: float, severity: str | None, tmp_path: Path
+) -> None:
     trace = new_trace()
     for step in marked_steps(trace, marker_ms=50):
-        end_ms = 1 + exposed_ms
-        step.copy(0, "H2D", 1, end_ms, size=size, host_kind="pinned", launch_ms=0.05)
-        step.kernel(0, end_ms, 45, launch_ms=0.06)
-    return trace
-
-
-def of_copies(report: Report) -> Finding | None:
-    found = [finding for finding in report.findings if finding.code.startswith("h2d")]
-    assert len(found) <= 1
-    return found[0] if found else None
-
-
-@pytest.mark.parametrize(
-    ("exposed_ms", "severity"),
-    [(2.49, None), (2.5, "warning"), (10, "critical")],
-)
-def test_h2d_exposed(tmp_path: Path, exposed_ms: float, severity: str | None) -> None:
-    finding = of_copies(analyzed(tmp_path, copying(exposed_ms=exposed_ms)))
-    assert (finding and finding.severity) == severity
-    if finding:
-        assert finding.devices == ("GPU:0",)
-        assert finding.loss is not None
-        assert finding.loss.gpu_time_ps == 4 * ms(exposed_ms)
-        assert finding.loss.states == ("h2d",)
-        assert (finding.confidence, finding.sentences[1]) == ("high", "")
-    if severity == "critical":
-        assert finding is not None
-        assert finding.title == "GPU:0 waits 10.0 of 50.0 ms (20%) for HtoD copies"
+        step.kernel(0, 0, 20)
+        step.copy(0, way, 15, 20 + exposed_ms, size=100_000, host_kind="pinned")
+    report = analyzed(tmp_path, trace)
+    found = [row for row in report.findings if row.code.startswith(("h2d", "d2"))]
+    assert [(row.code, row.severity) for row in found] == [(code, severity)] * bool(severity)
+    for row in found:
+        assert row.devices == ("GPU:0",)
+        assert row.loss is not None
+        assert row.loss.gpu_time_ps == 4 * ms(exposed_ms)
+        assert row.loss.states == (way.lower(),)
+        assert row.confidence == "high"
+        assert severity != "critical" or row.title.startswith(
+            f"GPU:0 {verb} 10.0 of 50.0 ms (20%) "
+        )
 
 
 # Whole traces
@@ -125,24 +121,6 @@ def test_xla_copies_to_devices_of_the_cpu(tmp_path: Path) -> None:
         step.host("PjitFunction(step)", 0.5, 0.9)
         stats = {"device_ordinal": 0, "hlo_module": "jit_step", "program_id": 1}
         step.host("dot.1", 30, 45, stats, thread=device)
-    trace.write(tmp_path)
-    findings = {finding.code: finding for finding in traceview.analyze(tmp_path).findings}
+    findings = {finding.code: finding for finding in analyzed(tmp_path, trace).findings}
     assert findings["h2d-exposed"].title == "CPU:0 waits 29.0 of 50.0 ms (58%) for HtoD copies"
     assert findings["h2d-exposed"].action.startswith("Put on the devices once, before the loop")
-
-
-@pytest.mark.parametrize(("way", "code"), [("D2H", "d2h-copies"), ("D2D", "d2d-copies")])
-@pytest.mark.parametrize("exposed_ms", [2.4, 6.0])
-def test_copies_that_no_compute_covers(
-    way: str, code: str, exposed_ms: float, tmp_path: Path
-) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace, marker_ms=50):
-        step.kernel(0, 1, 20)
-        step.copy(0, way, 15, 20 + exposed_ms, size=1_000_000)
-    report = analyzed(tmp_path, trace)
-    found = [row for row in report.findings if row.code in ("d2h-copies", "d2d-copies")]
-    assert [row.code for row in found] == [code] * (exposed_ms > 2.5)
-    for row in found:
-        assert row.title.startswith("GPU:0 spends 6.00 of 50.0 ms (12%) in Dto")
-        assert row.evidence[-1].value == 4

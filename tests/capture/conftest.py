@@ -7,16 +7,17 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pytest
 
 from tests.capture import fake_tensorflow
+from tests.capture.recorded_markers import markers_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -75,19 +76,11 @@ class Captured:
         ]
 
     def numbers(self) -> list[int]:
-        return [stats["step_num"] for _, stats in self.events() if "step_num" in stats]
+        return markers_of(self.run)
 
 
-class Capture(Protocol):
-    """Write a script and capture it."""
-
-    def __call__(
-        self,
-        script: str,
-        *options: str,
-        arguments: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
-    ) -> Captured: ...
+Capture = Callable[..., Captured]
+"""Writes a script and captures it with options, `arguments` of the script, and variables as `environment`."""
 
 
 def environment_with(*folders: Path, **variables: str) -> dict[str, str]:
@@ -98,6 +91,22 @@ def environment_with(*folders: Path, **variables: str) -> dict[str, str]:
 
 QUIET: Final = partial(environment_with, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
 """The environment of scripts with the real TensorFlow."""
+
+
+def line_of(program: str, text: str) -> int:
+    """The number of the only line of a program that holds this text."""
+    (number,) = (n for n, line in enumerate(program.splitlines(), start=1) if text in line)
+    return number
+
+
+TWO_REPLICAS: Final = """
+import tensorflow as tf
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+"""
 CAPTURE: Final = ("-m", "traceview", "capture")
 
 

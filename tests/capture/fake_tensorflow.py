@@ -109,10 +109,6 @@ _MODULES = {
                 with trace.Trace(self._name):
                     self._trace(args, kwargs)
                     time.sleep(0.001)
-
-            def get_concrete_function(self, *args, **kwargs):
-                self._trace(args, kwargs)
-                return self._function_cache[tuple(map(type, args))]
     """,
     "tensorflow/python/eager/polymorphic_function/concrete_function.py": """
         import time
@@ -138,8 +134,6 @@ _MODULES = {
                     time.sleep(0.001)
     """,
     "tensorflow/python/distribute/distribute_lib.py": """
-        import threading
-
         class StrategyBase:
             def run(self, fn, args=(), kwargs=None, options=None):
                 return self._call(fn, *args, **(kwargs or {}))
@@ -149,15 +143,6 @@ _MODULES = {
 
         class Strategy(StrategyBase):
             pass
-
-        class _MirroredReplicaThread(threading.Thread):
-            pass
-
-        class ThreadedStrategy(StrategyBase):
-            def _call(self, fn, *args):
-                thread = _MirroredReplicaThread(target=fn, args=args)
-                thread.start()
-                thread.join()
     """,
     "tensorflow/python/distribute/input_lib.py": """
         class DistributedIteratorBase:

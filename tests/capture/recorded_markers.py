@@ -7,8 +7,9 @@ from pathlib import Path
 from scripts.xspace import XSpace
 
 
-def markers_of(trace: Path) -> list[int]:
-    """Numbers of the markers in a trace, in time order."""
+def markers_of(place: Path) -> list[int]:
+    """Numbers of the markers in a trace, or in the one trace of a run, in time order."""
+    (trace,) = place.glob("*.xplane.pb") if place.is_dir() else [place]
     found = []
     for plane in XSpace.FromString(trace.read_bytes()).planes:
         for line in plane.lines:

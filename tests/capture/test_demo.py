@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 import traceview
-from tests.capture.conftest import environment_with, run_command, run_python
+from tests.capture.conftest import Captured, environment_with, run_command, run_python
 from tests.capture.fake_tensorflow import SCRIPT_START
 from tests.capture.in_process import Script, captured_scripts
 from tests.command import Command
@@ -24,7 +23,6 @@ WINDOW = StepRange(10, 15)
     ("chosen", "names"),
     [
         ([Slowdown.retrace, Slowdown.input, Slowdown.launch], "launch and retrace"),
-        ([Slowdown.one_gpu, Slowdown.launch], "launch and one-gpu"),
         ([Slowdown.straggler, Slowdown.one_gpu], "one-gpu and straggler"),
     ],
 )
@@ -44,7 +42,6 @@ def test_without_tensorflow_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "message"),
     [
         (["--demo", "train.py"], "SCRIPT cannot be combined with --demo"),
-        (["--demo", "--module"], "--module cannot be combined with --demo"),
         (["--demo", "--step-function", "f"], "--step-function cannot be combined with --demo"),
         (["--devices", "4", "train.py"], "--devices needs --demo"),
         (["--slowdown", "input", "train.py"], "--slowdown needs --demo"),
@@ -63,7 +60,6 @@ def test_options_that_do_not_go_together(
 
 
 SLOW = """
-import sys
 from traceview.demo import run
 run._SCRIPT = run.Path("slow.py")
 from traceview.cli import main
@@ -115,7 +111,7 @@ SHOWN = 0.8
 
 
 @pytest.fixture(scope="module")
-def slow_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def slow_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Captured]:
     """One run per slowdown."""
     scripts = {}
     for name in SLOWED:
@@ -123,8 +119,7 @@ def slow_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         _, script, *arguments = demo_command(WINDOW.last, None, slowdowns)
         text = Path(script).read_text("utf-8")
         scripts[name] = Script(text, str(WINDOW), arguments=tuple(arguments))
-    done = captured_scripts(tmp_path_factory.mktemp("slow"), scripts, is_forked=True)
-    return {name: captured.run for name, captured in done.items()}
+    return captured_scripts(tmp_path_factory.mktemp("slow"), scripts, is_forked=True)
 
 
 def states_of_replicas(run: Path) -> list[dict[str, int]]:
@@ -137,18 +132,18 @@ def states_of_replicas(run: Path) -> list[dict[str, int]]:
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("slowdown", STATE_OF)
-def test_the_state_is_what_slows_it_down(slowdown: str, slow_runs: dict[str, Path]) -> None:
-    for states in states_of_replicas(slow_runs[slowdown]):
+def test_the_state_is_what_slows_it_down(slowdown: str, slow_runs: dict[str, Captured]) -> None:
+    for states in states_of_replicas(slow_runs[slowdown].run):
         assert next(iter(states)) == STATE_OF[slowdown], states
         least_ps = SHOWN * SLEPT_PS.get(slowdown, LEAST_PS)
         assert states[STATE_OF[slowdown]] >= 5 * least_ps, states
 
 
 @pytest.mark.tensorflow
-def test_two_slowdowns_are_told_apart(slow_runs: dict[str, Path]) -> None:
+def test_two_slowdowns_are_told_apart(slow_runs: dict[str, Captured]) -> None:
     slept_ps = {STATE_OF[name]: 5 * SLEPT_PS[name] for name in ("input", "callback")}
     slept_share = slept_ps["input"] / sum(slept_ps.values())
-    for states in states_of_replicas(slow_runs["input+callback"]):
+    for states in states_of_replicas(slow_runs["input+callback"].run):
         assert set(list(states)[:2]) == set(slept_ps), states
         assert all(states[state] >= SHOWN * ps for state, ps in slept_ps.items()), states
         share = states["input"] / sum(states[state] for state in slept_ps)
@@ -156,8 +151,10 @@ def test_two_slowdowns_are_told_apart(slow_runs: dict[str, Path]) -> None:
 
 
 @pytest.mark.tensorflow
-def test_a_straggler_computes_more_and_the_other_waits_for_it(slow_runs: dict[str, Path]) -> None:
-    results = traceview.analyze(slow_runs["straggler"]).results
+def test_a_straggler_computes_more_and_the_other_waits_for_it(
+    slow_runs: dict[str, Captured],
+) -> None:
+    results = traceview.analyze(slow_runs["straggler"].run).results
     assert results.device_time is not None
     first, last = results.device_time.devices
     compute = [row.exposed_ps("compute") or 0 for row in (first, last)]
@@ -167,14 +164,12 @@ def test_a_straggler_computes_more_and_the_other_waits_for_it(slow_runs: dict[st
 
 
 @pytest.mark.tensorflow
-def test_one_of_two_devices_has_all_the_work(slow_runs: dict[str, Path]) -> None:
+def test_one_of_two_devices_has_all_the_work(slow_runs: dict[str, Captured]) -> None:
     run = slow_runs["one-gpu"]
-    results = traceview.analyze(run).results
+    results = traceview.analyze(run.run).results
     assert results.device_time is not None
     assert [row.device for row in results.device_time.devices] == ["replica:0"]
-    (path,) = run.glob("*.traceview.json")
-    sidecar = json.loads(path.read_text("utf-8"))
-    assert sidecar["strategy"]["replicas"] == 2
+    assert run.sidecar["strategy"]["replicas"] == 2
 
 
 @pytest.mark.tensorflow

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import CAPTURE, run_python, started
+from tests.capture.conftest import CAPTURE, TWO_REPLICAS, run_python, started
 from tests.capture.recorded_markers import markers_of
 
 pytestmark = pytest.mark.tensorflow
@@ -49,8 +49,8 @@ def terminated(folder: Path, hangs: str) -> str:
 
 
 def test_a_termination_ends_a_script_that_waits_for_a_queue(tmp_path: Path) -> None:
-    (trace,) = Path(terminated(tmp_path, QUEUE).splitlines()[-1]).glob("*.xplane.pb")
-    assert markers_of(trace) == [9, 10, 11]
+    run = Path(terminated(tmp_path, QUEUE).splitlines()[-1])
+    assert markers_of(run) == [9, 10, 11]
 
 
 def test_a_termination_ends_a_training_whose_native_call_holds_the_lock_of_python(
@@ -104,22 +104,16 @@ def test_a_fit_that_ends_by_an_exception_keeps_its_trace(tmp_path: Path) -> None
     assert lines[1::2] == ["ValueError", "KeyboardInterrupt", "InternalError"]
     runs = [tmp_path / line for line in lines[::2]]
     runs += [path.parent for path in (tmp_path / "logs3").rglob("*.xplane.pb")]
-    assert len(runs) == 4
-    for run in runs:
-        (trace,) = run.glob("*.xplane.pb")
-        assert markers_of(trace) == [4, 5, 6, 7]
+    assert [markers_of(run) for run in runs] == [[4, 5, 6, 7]] * 4
     line = 1 + FIT.splitlines().index("    callback = traceview.keras_callback(out, range(5, 10))")
     assert f"train.py:{line}: CaptureWarning: only steps 5:8 of the requested" in done.stderr
 
 
-DEFINED = """
-import json, sys
-import tensorflow as tf
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
-)
+DEFINED = (
+    TWO_REPLICAS
+    + """
+import json
 tf.random.set_seed(1)
-strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
 with strategy.scope():
     weights = tf.Variable(tf.ones([8, 1]))
 @tf.function
@@ -146,6 +140,7 @@ try:
 except tf.errors.InvalidArgumentError as error:
     print(str(error).partition("defined at")[2].partition("not finite")[0])
 """
+)
 
 
 def test_ops_are_defined_where_they_are_without_capture(tmp_path: Path) -> None:

@@ -43,32 +43,20 @@ def reports(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_each_pause_has_its_report_which_is_completed(capture: Capture) -> None:
-    """Before the window and after it."""
-    done = capture(SCRIPT_START + LOOP.format(pauses=(3, 8)), "--on-hang", "1s", "--steps", "5:7")
-    assert done.code == 0
-    first, second = reports(done.logdir)
-    assert [(report["step_count"], report["state"]) for report in (first, second)] == [
-        (4, "went-on"),
-        (9, "went-on"),
-    ]
+    """Before the window, after it, and where the script ends in it."""
+    script = SCRIPT_START + LOOP.format(pauses=(3, 8)) + "time.sleep(2)\nraise SystemExit(7)"
+    done = capture(script, "--on-hang", "1s", "--steps", "5:7")
+    assert done.code == 7
+    first, *others = reports(done.logdir)
+    states = [(report["step_count"], report["state"]) for report in (first, *others)]
+    assert states == [(4, "went-on"), (9, "went-on"), (10, "ended")]
     assert 1.5 < first["total_ns"] / 1e9 < 5
     assert first["findings"][0]["code"] == "hang"
     assert "training went on after 2 s" in done.err
     # The trace follows into the run of the first report.
-    suffixes = [".json", ".json", ".json", ".md", ".md", ".pb"]
+    suffixes = [*[".json"] * 4, *[".md"] * 3, ".pb"]
     assert sorted(path.suffix for path in done.run.iterdir()) == suffixes
     assert sorted(path.name for path in done.logdir.iterdir()) == ["plugins"]
-
-
-def test_a_script_that_ends_in_a_pause_completes_its_report(capture: Capture) -> None:
-    script = (
-        SCRIPT_START
-        + "train_step(0)\ntrain_step(1)\nimport time; time.sleep(2); raise SystemExit(7)"
-    )
-    done = capture(script, "--on-hang", "1s", "--steps", "5:7")
-    assert done.code == 7
-    (report,) = reports(done.logdir)
-    assert (report["step_count"], report["state"]) == (2, "ended")
 
 
 def test_without_a_pause_there_is_no_report(capture: Capture) -> None:

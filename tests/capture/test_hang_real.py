@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,19 +16,18 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import CAPTURE, QUIET, run_python, run_together
+import traceview
+from tests.capture.conftest import CAPTURE, QUIET, TWO_REPLICAS, line_of, run_python, run_together
 from tests.capture.recorded_markers import markers_of
+from tests.capture.test_hang import reports
 from tests.capture.test_workers import TRAIN, free_addresses
 from traceview.capture.process.saying import VARIABLE
 
 pytestmark = pytest.mark.tensorflow
 
-START = """
-import tensorflow as tf
-
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+START = (
+    TWO_REPLICAS
+    + """
 with strategy.scope():
     weights = tf.Variable(tf.ones((8, 1)))
 queue = tf.queue.FIFOQueue(9, [tf.float32], shapes=[(8, 1)])
@@ -47,6 +47,7 @@ def of_replica(batch, waits):
 def train_step(batch, waits=tf.constant(False)):
     return strategy.run(of_replica, args=(batch, waits))
 """
+)
 GENERATOR = """
 import queue as queues
 source = queues.Queue()
@@ -79,7 +80,7 @@ for number in range(20):
     if number == 5: on_batch_end()
 """
 NATIVE = """
-import ctypes, threading
+import ctypes
 def on_batch_end():
     ctypes.PyDLL(None).sleep(5)  # holds Python's lock
 for number in range(20):
@@ -107,6 +108,7 @@ class Hung:
     """The reports of a run, in order, and what it printed."""
 
     reports: list[dict[str, Any]]
+    out: str
     err: str
     code: int
 
@@ -123,67 +125,43 @@ class Hung:
         return finding
 
 
-def reports_below(folder: Path) -> list[dict[str, Any]]:
-    paths = sorted(
-        folder.glob("logs/plugins/profile/*/*.hang*.json"),
-        key=lambda path: path.name.replace(".hang.", ".hang1."),
-    )
-    return [json.loads(path.read_text("utf-8")) for path in paths]
-
-
-def after_step(folder: Path, number: int) -> bool:
-    """Whether there is a report of a hang after this step."""
-    return any(report["step_count"] == number + 1 for report in reports_below(folder))
-
-
 def hung(
-    folder: Path, script: str, *options: str, step: int = 5, end: signal.Signals = signal.SIGKILL
+    folder: Path,
+    script: str,
+    *options: str,
+    end: signal.Signals = signal.SIGKILL,
+    command: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> Hung:
-    """Run a script until it reports a hang after step `step`, and end it by a signal."""
+    """Run a script until it reports a hang after step 5, and end it by a signal. `command`: another than the capture of it."""
     (folder / "train.py").write_text(START + script, encoding="utf-8")
-    with (folder / "err.txt").open("w+", encoding="utf-8") as err:
+    capture = (sys.executable, *CAPTURE, "--on-hang", LIMIT, *options, "train.py")
+    with (folder / "out.txt").open("w+") as out, (folder / "err.txt").open("w+") as err:
         process = subprocess.Popen(
-            [sys.executable, *CAPTURE, "--on-hang", LIMIT, *options, "train.py"],
-            cwd=folder,
-            env=QUIET(),
-            stderr=err,
+            command or capture, cwd=folder, env=environment or QUIET(), stdout=out, stderr=err
         )
         deadline = time.monotonic() + 60
         try:
             while process.poll() is None and time.monotonic() < deadline:
-                if after_step(folder, step):
+                pids = [row["pid"] for row in reports(folder / "logs") if row["step_count"] == 6]
+                if pids:
+                    os.kill(pids[0], end)
                     break
                 time.sleep(0.2)
-            if process.poll() is None:
-                process.send_signal(end)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(20)
         finally:
             process.kill()
             code = process.wait()
-        err.seek(0)
-        return Hung(reports_below(folder), err.read(), code)
-
-
-def line_of(script: str, text: str) -> int:
-    return next(n for n, line in enumerate((START + script).splitlines(), 1) if text in line)
+        said, told = ((folder / name).read_text("utf-8") for name in ("out.txt", "err.txt"))
+        return Hung(reports(folder / "logs"), said, told, code)
 
 
 def finished(folder: Path, script: str, *options: str) -> Hung:
     """Run a script to its end."""
     (folder / "train.py").write_text(START + script, encoding="utf-8")
     done = run_python(folder, *CAPTURE, "--on-hang", LIMIT, *options, "train.py")
-    return Hung(reports_below(folder), done.stderr, done.returncode)
-
-
-def test_a_generator_that_waits_is_named(tmp_path: Path) -> None:
-    run = hung(tmp_path, GENERATOR)
-    assert run.finding["code"] == "hang"
-    line = line_of(GENERATOR, "# waits")
-    assert run.finding["title"].endswith(f"is in read_batches, train.py:{line}")
-    assert "The thread waits for a lock" in run.finding["explanation"]
-    assert f"hang: {run.finding['title']}" in run.err
-    assert run.last["threads"][0]["wait"] == "lock"
+    return Hung(reports(folder / "logs"), done.stdout, done.stderr, done.returncode)
 
 
 def test_a_profile_that_ran_when_the_step_hung_is_kept(tmp_path: Path) -> None:
@@ -224,7 +202,7 @@ for number in range(20):
 
 def test_python_inside_of_the_step_is_the_step(tmp_path: Path) -> None:
     run = hung(tmp_path, PYTHON_OP)
-    line = line_of(PYTHON_OP, "# waits")
+    line = line_of(START + PYTHON_OP, "# waits")
     assert run.finding["title"].startswith("The step has waited")
     assert run.finding["title"].endswith(f"for its own Python in scale, train.py:{line}")
 
@@ -247,45 +225,31 @@ def test_an_eager_loop_that_computes_does_not_wait_for_a_lock(tmp_path: Path) ->
 def test_a_script_below_a_shell_reports_its_hang_and_dies_of_a_signal(
     tmp_path: Path, script: str, options: str, said: str
 ) -> None:
-    train = "import os; print(os.getpid(), flush=True)\n" + START + script
-    (tmp_path / "train.py").write_text(train, encoding="utf-8")
     shell = f"'{sys.executable}' train.py\necho \"$?\"\n"
     (tmp_path / "train.sh").write_text(shell, encoding="utf-8")
-    variables = QUIET(**{VARIABLE: f"--on-hang {LIMIT} {options} --out logs"})
-    with subprocess.Popen(
-        ["bash", "train.sh"],
-        cwd=tmp_path,
-        env=variables,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        pid = int(process.stdout.readline())
-        try:
-            deadline = time.monotonic() + 60
-            while not after_step(tmp_path, 5) and time.monotonic() < deadline:
-                time.sleep(0.2)
-            os.kill(pid, signal.SIGTERM)
-            out, err = process.communicate(timeout=30)
-        finally:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            process.kill()
-    report = reports_below(tmp_path)[-1]
-    (finding,) = report["findings"]
-    assert (finding["code"], report["step_count"]) == ("hang", 6)
-    assert said in json.dumps(report)
-    assert f"traceview[{pid}]: hang: {finding['title']}" in err
+    run = hung(
+        tmp_path,
+        script,
+        command=("bash", "train.sh"),
+        environment=QUIET(**{VARIABLE: f"--on-hang {LIMIT} {options} --out logs"}),
+        end=signal.SIGTERM,
+    )
+    assert (run.finding["code"], run.last["step_count"]) == ("hang", 6)
+    assert said in json.dumps(run.last)
+    assert f"traceview[{run.last['pid']}]: hang: {run.finding['title']}" in run.err
     # A shell says "Terminated" only of what died of the signal.
-    assert out.split() == [str(128 + signal.SIGTERM)]
-    assert err.splitlines()[-1].endswith("Terminated")
+    assert run.out.split() == [str(128 + signal.SIGTERM)]
+    assert run.err.splitlines()[-1].endswith("Terminated")
+    if script == GENERATOR:
+        line = line_of(START + GENERATOR, "# waits")
+        assert run.finding["title"].endswith(f"is in read_batches, train.py:{line}")
+        assert run.last["threads"][0]["wait"] == "lock"
 
 
 def test_a_lock_between_steps_is_python(tmp_path: Path) -> None:
     run = hung(tmp_path, LOCK)
     assert (run.finding["code"], run.finding["severity"]) == ("hang", "critical")
-    line = line_of(LOCK, "# waits")
+    line = line_of(START + LOCK, "# waits")
     title = f"The main thread has been in on_batch_end, train.py:{line} for"
     assert run.finding["title"].startswith(title)
     assert "The thread waits for a lock" in run.finding["explanation"]
@@ -296,7 +260,7 @@ def test_a_native_call_with_the_lock_of_python_is_reported(tmp_path: Path) -> No
     assert run.code == 0
     (report,) = (report for report in run.reports if report["is_lock_held"])
     (finding,) = report["findings"]
-    line = line_of(NATIVE, "# holds")
+    line = line_of(START + NATIVE, "# holds")
     assert finding["title"].startswith("No Python could run for ")
     assert finding["title"].endswith(f"the main thread was in on_batch_end, train.py:{line}")
     assert report["state"] == "went-on"
@@ -319,8 +283,6 @@ def test_a_checkpoint_that_takes_long_is_no_hang(tmp_path: Path) -> None:
     # The window that opens later shares the run of the report, and the analysis shows both.
     (trace,) = tmp_path.glob("logs/plugins/profile/*/*.xplane.pb")
     assert list(trace.parent.glob("*.hang*.json"))
-    import traceview
-
     results: Any = traceview.analyze(tmp_path / "logs").results
     assert [hang.state for hang in results.hangs.hangs][-1] == "went-on"
 
@@ -343,12 +305,12 @@ def test_the_worker_that_did_not_come_is_named_with_its_line(tmp_path: Path) -> 
     options = ("--on-hang", "3s", "--steps", "20:22", "train.py")
     commands = [[*CAPTURE, *options, str(index), *addresses] for index in range(2)]
     done = run_together(tmp_path, commands, [QUIET()] * 2)
-    reports = [report for report in reports_below(tmp_path) if report["step_count"] == 6]
-    by_task = {report["task"]: report for report in reports}
+    found = [report for report in reports(tmp_path / "logs") if report["step_count"] == 6]
+    by_task = {report["task"]: report for report in found}
     assert set(by_task) == {"worker 0", "worker 1"}, [each.stderr for each in done]
     (waiting,) = by_task["worker 0"]["findings"]
     (late,) = by_task["worker 1"]["findings"]
-    line = next(n for n, text in enumerate(WORKERS.splitlines(), 1) if "time.sleep" in text)
+    line = line_of(WORKERS, "time.sleep")
     assert (waiting["code"], waiting["confidence"]) == ("hang", "high")
     place = f"write_summary, train.py:{line}"
     title = f"worker 1 did not reach a collective: it is in {place} without a step"
@@ -356,4 +318,4 @@ def test_the_worker_that_did_not_come_is_named_with_its_line(tmp_path: Path) -> 
     assert late["code"] == "hang"
     assert late["title"].startswith(f"The main thread has been in {place}")
     assert late["explanation"].endswith("The thread sleeps. It keeps worker 0 waiting in a step.")
-    assert {report["state"] for report in reports} == {"went-on"}
+    assert {report["state"] for report in found} == {"went-on"}

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import traceview
-from tests.capture.conftest import CAPTURE, environment_with, run_python, run_together
+from tests.capture.conftest import CAPTURE, Captured, environment_with, run_python, run_together
 from tests.capture.test_workers import free_addresses
 from traceview.analysis.rules.finding import Finding
 
@@ -127,41 +125,14 @@ WAYS = {
 }
 
 
-@dataclass(frozen=True)
-class Ran:
-    """A script that was run, and the sidecars of its traces."""
-
-    code: int
-    out: str
-    err: str
-    sidecars: list[dict[str, Any]]
-
-    @property
-    def window(self) -> dict[str, Any]:
-        (sidecar,) = self.sidecars
-        window: dict[str, Any] = sidecar["window"]
-        return window
-
-
-def run(folder: Path, script: str, *options: str, arguments: tuple[str, ...] = ()) -> Ran:
+def run(folder: Path, script: str, *options: str) -> Captured:
     """Run a script below `traceview capture` with these options; without options as it is."""
     (folder / "train.py").write_text(script, encoding="utf-8")
     capture = [*CAPTURE, *options] if options else []
-    done = run_python(
-        folder,
-        *capture,
-        "train.py",
-        *arguments,
-        environment=environment_with(
-            XLA_FLAGS="--xla_force_host_platform_device_count=4",
-            JAX_PLATFORMS="cpu",
-            TF_CPP_MIN_LOG_LEVEL="3",
-        ),
-    )
-    paths = sorted(folder.glob("logs/plugins/profile/*/*.traceview.json"))
-    return Ran(
-        done.returncode, done.stdout, done.stderr, [json.loads(p.read_text("utf-8")) for p in paths]
-    )
+    devices = "--xla_force_host_platform_device_count=4"
+    variables = environment_with(XLA_FLAGS=devices, JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3")
+    done = run_python(folder, *capture, "train.py", environment=variables)
+    return Captured(done.returncode, done.stdout, done.stderr, folder / "logs")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -171,7 +142,7 @@ def test_chosen_steps_are_recorded_however_they_are_compiled(way: str, tmp_path:
     assert done.code == 0, done.err
     assert (done.window["got"], done.window["edge_steps"]) == ([8, 13], [7, 13]), done.err
     assert {call["function"] for call in done.window["calls"]} == {function}
-    (sidecar,) = done.sidecars
+    sidecar = done.sidecar
     (steps,) = (entry for entry in sidecar["steps"]["functions"] if entry["is_step"])
     assert steps["calls"] == 14
     assert done.out == run(tmp_path, START + script + END).out
@@ -179,7 +150,7 @@ def test_chosen_steps_are_recorded_however_they_are_compiled(way: str, tmp_path:
 
 def test_the_sidecar_describes_devices_and_functions(tmp_path: Path) -> None:
     done = run(tmp_path, START + MESH + LOOP + END, "--steps", "8:13")
-    (sidecar,) = done.sidecars
+    sidecar = done.sidecar
     (function,) = sidecar["jax"].pop("functions")
     assert sidecar["jax"] == {"device_kind": "cpu", "device_count": 4, "process_count": 1}
     assert (function["name"], function["is_step"], function["compilations"]) == ("update", True, [])
@@ -189,11 +160,6 @@ def test_the_sidecar_describes_devices_and_functions(tmp_path: Path) -> None:
         {"name": "x", "type": "float32[8,32]", "shard": "4,32", **placed},
     ]
     assert {"jax", "jaxlib", "numpy"} <= set(sidecar["versions"])
-
-
-def test_a_named_function_is_the_step(tmp_path: Path) -> None:
-    done = run(tmp_path, START + INFERENCE + END, "--steps", "8:13", "--step-function", "<lambda>")
-    assert {call["function"] for call in done.window["calls"]} == {"<lambda>"}
 
 
 AGAIN = """
@@ -242,9 +208,9 @@ CHANGES = {
 }
 
 
-def retracing_of(done: Ran, folder: Path) -> Finding:
+def retracing_of(done: Captured, folder: Path) -> Finding:
     """What the report says of functions that are compiled again; skips the rest of the test where nothing shows what CPUs ran."""
-    (sidecar,) = done.sidecars
+    sidecar = done.sidecar
     version = sidecar["versions"]["jax"]
     if tuple(map(int, version.split(".")[:2])) < (0, 8):
         pytest.skip(f"the sidecar is as it should be, and JAX {version} records no CPU devices")
@@ -257,11 +223,11 @@ def retracing_of(done: Ran, folder: Path) -> Finding:
 def test_what_has_changed_where_a_function_is_compiled_again(call: str, tmp_path: Path) -> None:
     done = run(tmp_path, START + AGAIN.replace("CALL", call) + END, "--steps", "8:13")
     where, value, action = CHANGES[call]
-    (function,) = done.sidecars[0]["jax"]["functions"]
+    (function,) = done.sidecar["jax"]["functions"]
     first, *_ = function["compilations"]
     assert first["is_new_function"] is (where == "")
     assert [each["name"] for each in first["changes"]] == [where] * (where != "")
-    assert "secret" not in json.dumps(done.sidecars)
+    assert "secret" not in json.dumps(done.sidecar)
     finding = retracing_of(done, tmp_path)
     changed = [
         each for each in finding.evidence if each.metric in ("changed_argument", "new_function")
@@ -301,7 +267,7 @@ def test_nothing_has_changed_where_all_calls_are_alike(what: str, tmp_path: Path
     before, call = ALIKE[what]
     script = AGAIN.replace("CALL", call).replace("w = jax", f"{before}w = jax")
     done = run(tmp_path, START + script + END, "--steps", "8:13")
-    (function,) = done.sidecars[0]["jax"]["functions"]
+    (function,) = done.sidecar["jax"]["functions"]
     assert function["compilations"] == []
     report = traceview.analyze(tmp_path / "logs")
     assert "retracing" not in {each.code for each in report.findings}
@@ -322,17 +288,10 @@ for number in range(20):
 def test_an_optimizer_between_micro_batches_is_told(tmp_path: Path) -> None:
     done = run(tmp_path, START + MICRO + END, "--steps", "12:20")
     assert "--step-function apply counts its calls" in done.err
-    counted = run(
-        tmp_path,
-        START + MICRO + END,
-        "--steps",
-        "8:13",
-        "--step-function",
-        "apply",
-        "--out",
-        "other",
-    )
-    assert counted.code == 0
+    options = ("--steps", "8:13", "--step-function", "apply", "--run", "named")
+    counted = run(tmp_path, START + MICRO + END, *options)
+    named = counted.window["calls"]
+    assert {call["function"] for call in named} == {"apply"}
     assert "micro" not in counted.err
 
 
@@ -399,11 +358,18 @@ print(len(model.history.history["loss"]))
 """
 
 
+OF_KERAS = "import traceview; callback = traceview.keras_callback('logs', range(8, 13)); model.fit"
+
+
 @pytest.mark.skipif(find_spec("keras") is None, reason="Keras is installed beside TensorFlow only")
-@pytest.mark.parametrize("option", ["", "jit_compile=False", "run_eagerly=True"])
+@pytest.mark.parametrize("option", ["", "jit_compile=False", "run_eagerly=True", "the callback"])
 def test_fit_of_keras_on_jax(option: str, tmp_path: Path) -> None:
     """A batch is a step, also where Keras runs its ops one by one."""
-    done = run(tmp_path, KERAS.replace('"mse")', f'"mse", {option})'), "--steps", "8:13")
+    if option == "the callback":
+        script = KERAS.replace("verbose=0", "verbose=0, callbacks=[callback]")
+        done = run(tmp_path, script.replace("model.fit", OF_KERAS, 1))
+    else:
+        done = run(tmp_path, KERAS.replace('"mse")', f'"mse", {option})'), "--steps", "8:13")
     assert (done.code, done.out) == (0, "2\n"), done.err
     assert (done.window["got"], done.window["calls"][0]["function"]) == ([8, 13], "train_step")
 
@@ -440,21 +406,8 @@ def test_steps_that_the_program_marks_itself(tmp_path: Path) -> None:
     assert (done.code, done.out.splitlines()[0]) == (0, "True"), done.err
     assert (done.window["got"], done.window["edge_steps"]) == ([8, 13], [7, 13])
     assert {call["function"] for call in done.window["calls"]} == {"step"}
-    (sidecar,) = done.sidecars
+    sidecar = done.sidecar
     assert [entry["name"] for entry in sidecar["jax"]["functions"]] == ["update"]
-
-
-CALLBACK_OF_FIT = KERAS.replace("verbose=0", "verbose=0, callbacks=[callback]").replace(
-    "model.fit",
-    "import traceview; callback = traceview.keras_callback('logs', range(8, 13)); model.fit",
-)
-
-
-@pytest.mark.skipif(find_spec("keras") is None, reason="Keras is installed beside TensorFlow only")
-def test_the_callback_of_keras_on_jax(tmp_path: Path) -> None:
-    done = run(tmp_path, CALLBACK_OF_FIT)
-    assert (done.code, done.out) == (0, "2\n"), done.err
-    assert (done.window["got"], done.window["calls"][0]["function"]) == ([8, 13], "train_step")
 
 
 PROCESSES = (
@@ -463,9 +416,7 @@ import sys, jax
 jax.config.update("jax_cpu_collectives_implementation", "gloo")
 jax.distributed.initialize(sys.argv[2], 2, int(sys.argv[1]))
 """
-    + START.replace("import jax,", "import", 1).replace(
-        "import jax.numpy as jnp", "import jax.numpy as jnp"
-    )
+    + START.replace("import jax,", "import", 1)
     + """
 mesh = Mesh(np.array(jax.devices()), ("data",))
 w = jax.jit(lambda: weights, out_shardings=NamedSharding(mesh, P()))()

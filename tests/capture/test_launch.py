@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import CAPTURE, Captured, environment_with, run_process, started
+from tests.capture.conftest import CAPTURE, Captured, environment_with, run_process
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.capture.process.saying import VARIABLE
 from traceview.capture.sampling import nvml
@@ -84,26 +83,6 @@ def test_without_a_value_nothing_is_imported_or_captured(start: Start, value: st
 
 
 @pytest.mark.parametrize(
-    ("ends", "code"),
-    [
-        ("sys.exit(3)", 3),
-        ("sys.exit('no more')", 1),
-        ("os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT),
-    ],
-)
-def test_it_ends_as_without_traceview_and_keeps_the_trace(
-    start: Start, tmp_path: Path, ends: str, code: int
-) -> None:
-    write(tmp_path, "train.py", TRAIN.replace("pass  # ENDS", ends))
-    alone = start(sys.executable, "train.py", value=None)
-    done = start(sys.executable, "train.py")
-    assert (done.code, done.out) == (alone.code, alone.out) == (code, "")
-    assert done.err.startswith(alone.err)
-    assert done.numbers() == [9, 10, 11]
-    assert "note: only steps 10:12 of the requested 10:15 were recorded" in done.said
-
-
-@pytest.mark.parametrize(
     ("value", "said"),
     [
         ("--step 10:15", f"{VARIABLE}: unrecognized arguments: --step 10:15; nothing is captured"),
@@ -150,16 +129,14 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("is_launched", [True, False])
 def test_a_spawned_child_that_trains_is_captured_once(
-    start: Start, launch: Start, tmp_path: Path, is_launched: bool
+    launch: Start, tmp_path: Path, is_launched: bool
 ) -> None:
     """The variable and what `multiprocessing` sends could both begin a capture in it; one that only reads has none."""
     write(tmp_path, "spawns.py", SPAWNS)
-    if is_launched:
-        done = launch("--steps", "10:15", "--", sys.executable, "spawns.py")
-    else:
-        variable = {VARIABLE: "--steps 10:15"}
-        # The explicit command, with the variable in its environment.
-        done = launch("--steps", "10:15", "spawns.py", environment=variable)
+    program = ("--", sys.executable) if is_launched else ()
+    # Otherwise the explicit command, with the variable in its environment.
+    variable = {} if is_launched else {VARIABLE: "--steps 10:15"}
+    done = launch("--steps", "10:15", *program, "spawns.py", environment=variable)
     assert done.code == 0
     assert done.numbers() == list(range(9, 16))
     assert [path.suffix for path in sorted(done.runs[0].iterdir())] == [".json", ".pb"]
@@ -180,30 +157,18 @@ def test_who_waits_for_the_command_ends_as_it_does(
 
 
 def test_the_first_program_names_the_runs_of_all(launch: Start, tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        "two.py",
-        "import subprocess, sys\nfor name in '12': subprocess.run([sys.executable, 'train.py', name])\n",
-    )
+    two = "for name in '12': subprocess.run([sys.executable, 'train.py', name])\n"
+    write(tmp_path, "two.py", f"import subprocess, sys\n{two}")
     done = launch("two.py")
     assert (done.code, done.out) == (0, "trained 1\ntrained 2\n")
     assert done.err.splitlines()[-3:] == ["traceview: 2 runs were recorded:", *map(str, done.runs)]
 
 
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        ("import json", "nothing was captured: no process imported TensorFlow or JAX"),
-        ("import tensorflow", "nothing was captured: no tf.function was called"),
-    ],
-)
-def test_why_nothing_was_captured_and_the_exit_code_stays(
-    launch: Start, tmp_path: Path, script: str, said: str
-) -> None:
-    write(tmp_path, "train.py", f"{script}\nimport sys\nsys.exit(3)\n")
+def test_why_nothing_was_captured_and_the_exit_code_stays(launch: Start, tmp_path: Path) -> None:
+    write(tmp_path, "train.py", "import sys\nsys.exit(3)\n")
     done = launch("--steps", "90:95", "train.py")
-    assert done.code == 3
-    assert [line for line in done.said if not line.startswith("hint: ")] == [said]
+    said = "nothing was captured: no process imported TensorFlow or JAX"
+    assert (done.code, done.said[0]) == (3, said)
     assert not done.logdir.exists()
 
 
@@ -214,24 +179,10 @@ def test_a_python_that_reads_nothing_is_refused(launch: Start) -> None:
 
 
 def test_options_reach_the_processes(launch: Start, tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        "named.py",
-        TRAIN.replace(
-            "    train_step(batch)\nprint", "    train_step(batch); evaluate(batch)\nprint"
-        ),
-    )
-    options = (
-        "--steps",
-        "4:6",
-        "--step-function",
-        "evaluate",
-        "--run",
-        "mine",
-        "--without",
-        "nvml,python",
-    )
-    done = launch(*options, sys.executable, "named.py")
+    both = "    train_step(batch); evaluate(batch)\n"
+    write(tmp_path, "named.py", TRAIN.replace("    train_step(batch)\n", both))
+    options = "--steps 4:6 --step-function evaluate --run mine --without nvml,python"
+    done = launch(*options.split(), sys.executable, "named.py")
     assert done.run.name == "mine"
     assert done.window["got"] == [4, 6]
     assert [f["name"] for f in done.sidecar["steps"]["functions"] if f["is_step"]] == ["evaluate"]
@@ -247,18 +198,3 @@ def test_a_wrong_option_or_folder_is_refused_before_anything_runs(launch: Start)
         done = launch(*arguments, "--", sys.executable, "train.py")
         assert (done.code, done.out) == (code, "")
         assert said in done.err
-
-
-def test_a_signal_to_the_launcher_reaches_the_command(tmp_path: Path, fake: Path) -> None:
-    slow = TRAIN.replace("pass  # ENDS", "print('ready', flush=True); signal.pause()")
-    write(tmp_path, "train.py", slow)
-    command = (*CAPTURE, "--", sys.executable, "train.py")
-    with started(tmp_path, *command, environment=environment_with(fake)) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
-    assert process.returncode == -signal.SIGTERM
-    run = err.splitlines()[-1]
-    # The signal wakes the script, which may go on for some steps until the trace is saved.
-    assert Captured(0, "", f"{run}\n", tmp_path).numbers()[:3] == [9, 10, 11]

@@ -1,171 +1,25 @@
-"""Every kind of loop and launcher with the real TensorFlow: the same results as without a capture, and its steps."""
+"""Every kind of launcher with the real TensorFlow: the same results as without a capture, and its steps."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import traceview
-from tests.capture.conftest import CAPTURE, QUIET, Captured, run_process
-from tests.capture.in_process import Script, captured_scripts
+from tests.capture.conftest import CAPTURE, QUIET, run_process
 from tests.capture.recorded_markers import markers_of
-from tests.capture.test_with_tensorflow import START
+from tests.capture.test_with_tensorflow import RESULT, SEED, START
 from traceview.capture.process.saying import VARIABLE
 from traceview.document import screen as terminal
 from traceview.report.document import document_of
 
 pytestmark = pytest.mark.tensorflow
 
-SEED = "import tensorflow as tf\ntf.keras.utils.set_random_seed(7)\n"
 WINDOW = [*range(9, 16)]
-RESULT = "\nprint('RESULT', float(loss), weights.numpy().tobytes().hex())\n"
-
-
-@dataclass(frozen=True)
-class Loop:
-    """A script that leaves `loss` and `weights`, and its step function."""
-
-    script: str
-    function: str
-    said: str = ""
-    steps: tuple[int, ...] = tuple(WINDOW)
-
-
-LOOPS = {
-    "eager": Loop(
-        """
-for epoch in range(4):
-    for x, y in data(8): loss = train(x, y)
-    for x, y in data(3): loss_of(x, y)
-""",
-        "GradientTape",
-    ),
-    "eager, the same batch": Loop(
-        "x, y = next(iter(data()))\nfor number in range(30): loss = train(x, y)", "GradientTape"
-    ),
-    "a function in the tape": Loop(
-        """
-forward = tf.function(loss_of)
-for x, y in data(20):
-    with tf.GradientTape() as tape: loss = forward(x, y)
-    weights.assign_sub(0.01 * tape.gradient(loss, weights))
-""",
-        "GradientTape",
-    ),
-    "a concrete function": Loop(
-        """
-step, test = (tf.function(f).get_concrete_function(*data().element_spec) for f in (train, loss_of))
-for x, y in data(20): loss = step(x, y); test(x, y)
-""",
-        "train",
-    ),
-    "a saved function": Loop(
-        """
-import tempfile
-class Module(tf.Module):
-    @tf.function
-    def step(self, x, y): return train_on(self.weights, x, y)
-def train_on(weights, x, y):
-    with tf.GradientTape() as tape: loss = tf.reduce_mean((x @ weights - y) ** 2)
-    weights.assign_sub(0.01 * tape.gradient(loss, weights))
-    return loss
-module, folder = Module(), tempfile.mkdtemp()
-module.weights = weights
-tf.saved_model.save(module, folder, module.step.get_concrete_function(*data().element_spec))
-loaded = tf.saved_model.load(folder)
-step = loaded.signatures["serving_default"]
-for x, y in data(20): loss = step(x=x, y=y)["output_0"]
-weights = loaded.weights
-""",
-        "signature_wrapper",
-    ),
-    "a thread": Loop(
-        """
-import threading
-def loop():
-    global loss
-    step = tf.function(train)
-    for x, y in data(20): loss = step(x, y)
-thread = threading.Thread(target=loop)
-thread.start()
-thread.join()
-""",
-        "train",
-        "another thread than the main one trains",
-    ),
-    "replicas in a thread": Loop(
-        """
-import threading
-strategy, weights, dataset = mirrored()
-@tf.function
-def train_step(batch):
-    return strategy.reduce("mean", strategy.run(train_replica, args=batch), axis=None)
-def loop():
-    global loss
-    for number, batch in zip(range(20), dataset): loss = train_step(batch)
-thread = threading.Thread(target=loop)
-thread.start()
-thread.join()
-""",
-        "train_step",
-        "another thread than the main one trains",
-    ),
-    "fit": Loop(
-        """
-made = model()
-loss = made.fit(data(10), epochs=2, validation_data=data(2), verbose=0).history["val_loss"][-1]
-weights = made.layers[0].kernel
-""",
-        "net",
-    ),
-    "train_on_batch": Loop(
-        """
-made = model()
-for x, y in data(20): loss = made.train_on_batch(x, y)
-weights = made.layers[0].kernel
-""",
-        "net",
-    ),
-}
-Runs = dict[str, Captured]
-
-
-@pytest.fixture(scope="module")
-def loops(tmp_path_factory: pytest.TempPathFactory) -> tuple[Runs, Runs]:
-    """All loops in one process each, without and with a capture."""
-    folder, texts = tmp_path_factory.mktemp("loops"), LOOPS.items()
-    plain, captured = (
-        {name: Script(SEED + START + loop.script + RESULT, steps) for name, loop in texts}
-        for steps in ("", "10:15")
-    )
-    return captured_scripts(folder / "plain", plain), captured_scripts(
-        folder / "captured", captured
-    )
-
-
-@pytest.mark.parametrize("name", LOOPS)
-def test_a_loop_trains_the_same_and_has_its_steps(name: str, loops: tuple[Runs, Runs]) -> None:
-    plain, captured = (runs[name] for runs in loops)
-    results = [
-        [line for line in run.out.splitlines() if line.startswith("RESULT ")]
-        for run in (plain, captured)
-    ]
-    assert results[0] == results[1]
-    assert len(results[0]) == 1
-    (trace,) = captured.run.glob("*.xplane.pb")
-    assert markers_of(trace) == [*LOOPS[name].steps]
-    functions = captured.sidecar["steps"]["functions"]
-    assert [f["name"] for f in functions if f["is_step"]] == [LOOPS[name].function]
-    assert captured.sidecar["hooks"]["missing"] == []
-    assert LOOPS[name].said in captured.err
-
-
-# Launchers
 
 FIT = (
     SEED
@@ -226,14 +80,8 @@ def run(
     return done.returncode, results, done.stderr
 
 
-def captured_runs(folder: Path) -> list[Captured]:
-    runs = sorted((folder / "logs" / "plugins" / "profile").iterdir())
-    return [Captured(0, "", str(run), folder) for run in runs]
-
-
-def steps_of(captured: Captured) -> list[int]:
-    (trace,) = captured.run.glob("*.xplane.pb")
-    return markers_of(trace)
+def runs_below(folder: Path) -> list[Path]:
+    return sorted((folder / "logs" / "plugins" / "profile").iterdir())
 
 
 @pytest.mark.parametrize(
@@ -257,11 +105,11 @@ def test_the_variable_changes_nothing_but_the_trace(tmp_path: Path, script: str)
     )
     # Servers of a cluster log in turn.
     assert sorted(others) == sorted(alone)
-    (captured,) = captured_runs(tmp_path)
-    assert steps_of(captured) == WINDOW
+    (captured,) = runs_below(tmp_path)
+    assert markers_of(captured) == WINDOW
     if script == PARAMETER_SERVER:
         # The main thread waits in `coordinator.join`; another one runs the steps.
-        assert "in <module>" not in traceview.analyze(captured.run).to_json()
+        assert "in <module>" not in traceview.analyze(captured).to_json()
 
 
 def test_steps_of_two_workers_are_those_of_one_and_the_others_are_mentioned(tmp_path: Path) -> None:
@@ -276,11 +124,11 @@ def test_steps_of_two_workers_are_those_of_one_and_the_others_are_mentioned(tmp_
     command = [sys.executable, *CAPTURE, "--steps", "40:50", "train.py"]
     code, _, err = run(tmp_path, command)
     assert code == 0, err
-    (captured,) = captured_runs(tmp_path)
-    assert steps_of(captured) == [*range(39, 51)]
+    (captured,) = runs_below(tmp_path)
+    assert markers_of(captured) == [*range(39, 51)]
     (count,) = re.findall(r"meanwhile other threads called train_step (\d+) times", err)
     assert int(count) > 1
-    document = document_of(traceview.analyze(captured.run))
+    document = document_of(traceview.analyze(captured))
     page = " ".join(terminal.render(document, width=200, color=False, most_lines=10**6).split())
     assert "The steps here are those of one worker" in page
 
@@ -290,8 +138,8 @@ def test_a_cell_of_a_notebook_trains_the_same(tmp_path: Path) -> None:
     (tmp_path / "driver.py").write_text(NOTEBOOK, encoding="utf-8")
     code, results, err = run(tmp_path, [sys.executable, "driver.py"])
     assert (code, results) == (0, results[:1] * 2), err
-    (captured,) = captured_runs(tmp_path)
-    assert steps_of(captured) == WINDOW
+    (captured,) = runs_below(tmp_path)
+    assert markers_of(captured) == WINDOW
 
 
 def test_a_shell_script_with_two_trainers_below_the_command(tmp_path: Path) -> None:
@@ -302,7 +150,7 @@ def test_a_shell_script_with_two_trainers_below_the_command(tmp_path: Path) -> N
     program = (sys.executable, *CAPTURE, "--steps", "10:15", "--", "bash", "train.sh")
     code, results, err = run(tmp_path, program)
     assert (code, results) == alone[:2] == (4, [results[0]] * 3)
-    runs = captured_runs(tmp_path)
-    assert [steps_of(captured) for captured in runs] == [WINDOW] * 3
+    runs = runs_below(tmp_path)
+    assert [markers_of(captured) for captured in runs] == [WINDOW] * 3
     for captured in runs:
-        assert f"the trace is in {captured.run}; the script goes on" in err
+        assert f"the trace is in {captured}; the script goes on" in err

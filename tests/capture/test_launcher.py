@@ -21,25 +21,18 @@ CONFIG = (
     '{"cluster": {"worker": ["me:hunter2@a:1", "b:1"], "ps": {"0": "c:1"}}, '
     '"task": {"type": "worker", "index": "1"}}'
 )
+OF_MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}
 
 
 @pytest.mark.parametrize(
     ("environment", "rank"),
     [
-        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, (0, 2)),
+        (OF_MPI, (1, 2)),
         ({"PMI_RANK": "3", "PMI_SIZE": "4"}, (3, 4)),
         ({"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "8"}, (2, 8)),
         ({"RANK": "2", "WORLD_SIZE": "8"}, (2, 8)),
         # mpirun inside a step of one task.
-        (
-            {
-                "SLURM_PROCID": "0",
-                "SLURM_STEP_NUM_TASKS": "1",
-                "OMPI_COMM_WORLD_RANK": "1",
-                "OMPI_COMM_WORLD_SIZE": "2",
-            },
-            (1, 2),
-        ),
+        ({**OF_MPI, "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, (1, 2)),
         # The script of sbatch itself.
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, None),
         ({"PMI_RANK": "0", "PMI_SIZE": "1"}, None),
@@ -78,12 +71,14 @@ LOOP = SCRIPT_START + "for number in batches(30, 0.02): train_step(number)\n"
 
 def captured_together(
     folder: Path, fake: Path, environments: Sequence[Mapping[str, str]], *options: str
-) -> list[tuple[int, str]]:
-    """Exit code and messages of captures of the same script that run at the same time."""
+) -> tuple[list[str], list[Path]]:
+    """Messages, and the runs they end with, of captures of the same script at the same time."""
     (folder / "train.py").write_text(LOOP, encoding="utf-8")
     commands = [[*CAPTURE, *options, "train.py"]] * len(environments)
     done = run_together(folder, commands, [environment_with(fake, **e) for e in environments])
-    return [(each.returncode, each.stderr) for each in done]
+    assert [each.returncode for each in done] == [0] * len(done), done
+    texts = [each.stderr for each in done]
+    return texts, [Path(text.splitlines()[-1]) for text in texts]
 
 
 def traces(run: Path) -> list[str]:
@@ -99,39 +94,33 @@ def traces(run: Path) -> list[str]:
     return found
 
 
-def test_processes_of_one_run_get_a_file_each(tmp_path: Path, fake: Path) -> None:
-    done = captured_together(tmp_path, fake, [{}] * 3, "--run", "mine")
-    assert [code for code, _ in done] == [0, 0, 0], done
+RANKS = [{"SLURM_PROCID": str(number), "SLURM_STEP_NUM_TASKS": "2"} for number in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("environments", "ends"), [([{}] * 3, ["", "_p2", "_p3"]), (RANKS, ["_r0", "_r1"])]
+)
+def test_processes_of_one_run_get_a_file_each(
+    environments: list[dict[str, str]], ends: list[str], tmp_path: Path, fake: Path
+) -> None:
+    _, runs = captured_together(tmp_path, fake, environments, "--run", "mine")
     run = tmp_path / "logs" / "plugins" / "profile" / "mine"
-    assert traces(run) == [f"fake-host{end}.xplane.pb" for end in ("", "_p2", "_p3")]
-    assert {text.splitlines()[-1] for _, text in done} == {str(run)}
+    assert {*runs} == {run}
+    assert traces(run) == [f"fake-host{end}.xplane.pb" for end in ends]
     assert [path.name for path in (tmp_path / "logs").iterdir()] == ["plugins"]
 
 
 def test_processes_of_one_folder_get_a_run_each(tmp_path: Path, fake: Path) -> None:
-    done = captured_together(tmp_path, fake, [{}] * 3)
-    assert [code for code, _ in done] == [0, 0, 0], done
-    runs = {Path(text.splitlines()[-1]) for _, text in done}
-    assert len(runs) == 3
+    _, runs = captured_together(tmp_path, fake, [{}] * 3)
+    assert len({*runs}) == 3
     assert [traces(run) for run in runs] == [["fake-host.xplane.pb"]] * 3
 
 
-def test_ranks_of_one_run_are_in_the_names(tmp_path: Path, fake: Path) -> None:
-    ranks = [{"SLURM_PROCID": str(n), "SLURM_STEP_NUM_TASKS": "2"} for n in range(2)]
-    done = captured_together(tmp_path, fake, ranks, "--run", "mine")
-    assert [code for code, _ in done] == [0, 0], done
-    run = tmp_path / "logs" / "plugins" / "profile" / "mine"
-    assert traces(run) == ["fake-host_r0.xplane.pb", "fake-host_r1.xplane.pb"]
-
-
 def test_ranks_that_may_be_independent_hear_of_the_run(tmp_path: Path, fake: Path) -> None:
-    done = captured_together(
-        tmp_path, fake, [{"SLURM_PROCID": str(n), "SLURM_STEP_NUM_TASKS": "2"} for n in range(2)]
-    )
-    assert [code for code, _ in done] == [0, 0], done
-    assert len({text.splitlines()[-1] for _, text in done}) == 2
+    texts, runs = captured_together(tmp_path, fake, RANKS)
+    assert len({*runs}) == 2
     hint = "note: each of the 2 ranks gets its own run; if they train together, --run NAME"
-    assert [hint in text for _, text in done] == [True, False]
+    assert [hint in text for text in texts] == [True, False]
 
 
 # Whose file has the name
@@ -146,32 +135,28 @@ def taken(tmp_path: Path) -> tuple[RunChoice, Path]:
     return RunChoice(Destination(tmp_path), "mine", print), trace
 
 
+def kept_beside(tmp_path: Path) -> str:
+    """How the name of this host ends for what another process keeps in the run."""
+    destination = Destination(tmp_path)
+    destination.prepare()
+    destination.sidecar.touch()
+    written = destination.private / f"{socket.gethostname()}.xplane.pb"
+    written.touch()
+    kept = RunChoice(destination, "mine", print).keep(written)
+    KEPT.remove(kept)
+    return kept.name.removeprefix(socket.gethostname())
+
+
 def test_a_process_that_ran_beside_keeps_nobody_out(tmp_path: Path) -> None:
-    choice, trace = taken(tmp_path)
+    choice, _ = taken(tmp_path)
     choice.check()
-    for number in (2, 3):
-        destination = Destination(tmp_path)
-        destination.prepare()
-        destination.sidecar.touch()
-        written = destination.private / trace.name
-        written.touch()
-        kept = RunChoice(destination, "mine", print).keep(written)
-        assert kept.name == f"{socket.gethostname()}_p{number}.xplane.pb"
-        # Of another process.
-        KEPT.remove(kept)
+    assert [kept_beside(tmp_path) for _ in range(2)] == ["_p2.xplane.pb", "_p3.xplane.pb"]
 
 
 def test_neither_does_one_that_has_moved_its_sidecar_and_not_yet_its_trace(tmp_path: Path) -> None:
     _, trace = taken(tmp_path)
     trace.rename(trace.with_name(f"{socket.gethostname()}.traceview.json"))
-    destination = Destination(tmp_path)
-    destination.prepare()
-    destination.sidecar.touch()
-    written = destination.private / trace.name
-    written.touch()
-    kept = RunChoice(destination, "mine", print).keep(written)
-    assert kept.name == f"{socket.gethostname()}_p2.xplane.pb"
-    KEPT.remove(kept)
+    assert kept_beside(tmp_path) == "_p2.xplane.pb"
 
 
 @pytest.mark.parametrize("why", ["earlier", "own"])

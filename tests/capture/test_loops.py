@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import Capture
+from tests.capture.conftest import Capture, Captured
 from tests.capture.fake_tensorflow import SCRIPT_START
 
 START = (
@@ -27,9 +27,14 @@ def in_thread(action):
 )
 WINDOW = [*range(9, 16)]
 
+
+def step_functions(done: Captured) -> list[tuple[str, str]]:
+    functions = done.sidecar["steps"]["functions"]
+    return [(each["name"], each["kind"]) for each in functions if each["is_step"]]
+
+
 LOOPS = {
     "input": "for batch in batches(30): eager_step(batch)",
-    "the same batch": "for number in range(30): eager_step(number)",
     "one batch for all": "batch = next(batches(1))\nfor number in range(40): eager_step(batch)",
     "two tapes for one input": "for batch in batches(30): eager_step(batch); eager_step(batch)",
     "a tape in a tape": """
@@ -44,11 +49,6 @@ for epoch in range(4):
     for batch in batches(8): eager_step(batch)
     for batch in batches(5): time.sleep(0.001)
 """,
-    "a function in the tape": """
-for batch in batches(30):
-    with tf.GradientTape() as tape: evaluate(batch)
-    tape.gradient(0, 0)
-""",
 }
 
 
@@ -58,8 +58,7 @@ def test_eager_loops_have_steps(capture: Capture, loop: str) -> None:
     assert done.code == 0, done.err
     assert done.numbers() == WINDOW
     assert done.window["got"] == [10, 15]
-    (function,) = (f for f in done.sidecar["steps"]["functions"] if f["is_step"])
-    assert (function["name"], function["kind"]) == ("GradientTape", "eager")
+    assert step_functions(done) == [("GradientTape", "eager")]
 
 
 def test_an_eager_step_begins_with_its_input_and_ends_with_the_next(capture: Capture) -> None:
@@ -86,11 +85,20 @@ for epoch in range(4):
     assert longest_ns < 60_000_000
 
 
-def test_a_step_function_ends_the_eager_count(capture: Capture) -> None:
-    """A gradient beside the step, as for a picture of its inputs, is no step."""
-    done = capture(START + "for batch in batches(30): train_step(batch); eager_step(batch)")
+@pytest.mark.parametrize(
+    "loop",
+    [
+        # As for a picture of its inputs.
+        "for batch in batches(30): train_step(batch); eager_step(batch)",
+        "in_thread(lambda: [evaluate(n) for n in range(5)])\nfor n in range(30): train_step(n)",
+    ],
+    ids=["a gradient beside the step", "a thread that evaluates"],
+)
+def test_a_step_function_ends_the_eager_count(capture: Capture, loop: str) -> None:
+    done = capture(START + loop)
     assert done.numbers() == WINDOW
-    assert [f["name"] for f in done.sidecar["steps"]["functions"] if f["is_step"]] == ["train_step"]
+    assert [name for name, _ in step_functions(done)] == ["train_step"]
+    assert "another thread" not in done.err
 
 
 def test_an_eager_loop_that_ends_in_the_window(capture: Capture) -> None:
@@ -108,15 +116,6 @@ def test_a_chosen_function_excludes_eager_steps(capture: Capture) -> None:
     assert "other was not called. Called: GradientTape (outside any function, trains)" in done.err
 
 
-def test_a_thread_that_evaluates_is_not_followed(capture: Capture) -> None:
-    done = capture(
-        START
-        + "in_thread(lambda: [evaluate(n) for n in range(5)])\nfor batch in batches(30): train_step(batch)"
-    )
-    assert done.numbers() == WINDOW
-    assert "another thread" not in done.err
-
-
 HELPERS = """
 @tf.function
 def apply(batch): pass
@@ -129,6 +128,14 @@ def looped(between):
 """
 
 
+EAGER = """
+for number, batch in enumerate(batches(20)):
+    with tf.GradientTape() as tape: pass
+    tape.gradient(0, 0)
+    if number == 11: evaluated()
+"""
+
+
 def evaluations(capture: Capture, script: str) -> list[tuple[int, dict[str, int]]]:
     done = capture(SCRIPT_START + HELPERS + script)
     recorded: list[dict[str, Any]] = done.window["evaluations"]
@@ -136,12 +143,20 @@ def evaluations(capture: Capture, script: str) -> list[tuple[int, dict[str, int]
     return [(row["after"], row["functions"]) for row in recorded]
 
 
-def test_evaluation_is_named_with_the_step_before_it(capture: Capture) -> None:
-    assert evaluations(capture, "looped(evaluated)") == [(11, {"evaluate": 3})]
-
-
-def test_a_function_that_gets_an_iterator_reads_it(capture: Capture) -> None:
-    assert evaluations(capture, "looped(lambda: evaluate(batches(3)))") == [(11, {"evaluate": 1})]
+@pytest.mark.parametrize(
+    ("script", "calls"),
+    [
+        ("looped(evaluated)", 3),
+        # One that gets an iterator reads it.
+        ("looped(lambda: evaluate(batches(3)))", 1),
+        (EAGER, 3),
+    ],
+    ids=["a loop", "an iterator", "between eager steps"],
+)
+def test_evaluation_is_named_with_the_step_before_it(
+    capture: Capture, script: str, calls: int
+) -> None:
+    assert evaluations(capture, script) == [(11, {"evaluate": calls})]
 
 
 @pytest.mark.parametrize(
@@ -166,13 +181,3 @@ def test_a_step_does_not_begin_with_the_evaluation_before_it(capture: Capture) -
     begun = {call["number"]: call["begun_ns"] for call in done.window["calls"]}
     assert evaluation["after"] == 11
     assert begun[11] < evaluation["begun_ns"] < evaluation["ended_ns"] < begun[12]
-
-
-def test_evaluation_between_eager_steps(capture: Capture) -> None:
-    script = (
-        "for number, batch in enumerate(batches(20)):\n"
-        "    with tf.GradientTape() as tape: pass\n"
-        "    tape.gradient(0, 0)\n"
-        "    if number == 11: evaluated()\n"
-    )
-    assert evaluations(capture, script) == [(11, {"evaluate": 3})]

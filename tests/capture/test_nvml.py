@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import signal
 import subprocess
@@ -18,9 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import ROOT, Capture, environment_with, run_python
+from tests.capture.conftest import environment_with, run_python
 from tests.capture.fake_nvml import BUS_IDS, Nvml
-from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.capture.sampling import nvml as nvml_sampling
 from traceview.capture.sampling.nvml import NOT_ASKED, NvmlListener, is_own
 from traceview.capture.sidecar.environment import bus_ids
@@ -42,9 +40,9 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nvml]:
     assert not [one for one in threads() if one.name == "traceview-nvml"]
 
 
-def begun() -> tuple[Sidecar, NvmlListener]:
+def begun(*, is_wanted: bool = True) -> tuple[Sidecar, NvmlListener]:
     """A window that is open."""
-    sidecar, listener = Sidecar(), NvmlListener()
+    sidecar, listener = Sidecar(), NvmlListener(is_wanted=is_wanted)
     listener.opening(sidecar)
     sidecar.state = "recording"
     sidecar.add("clock", {"started": {"wall_ns": time.time_ns()}})
@@ -63,8 +61,10 @@ def sampled(nvml: Nvml, *, samples: int = 3) -> tuple[dict[str, Any], Sidecar]:
     return dict(sidecar.groups["outside_view"]), sidecar
 
 
-def test_each_gpu_has_its_samples(nvml: Nvml) -> None:
-    group, _ = sampled(nvml)
+def test_each_gpu_has_its_samples_in_the_window_and_what_it_does_not_answer_is_missing(
+    nvml: Nvml,
+) -> None:
+    group, sidecar = sampled(nvml)
     assert group["reason"] is None
     first, second = group["devices"]
     assert (first["ordinal"], first["bus_id"], second["bus_id"]) == (0, *BUS_IDS)
@@ -79,20 +79,10 @@ def test_each_gpu_has_its_samples(nvml: Nvml) -> None:
         "power_watts": 651.25,
     }
     assert "missing" not in first
-
-
-def test_only_what_was_sampled_in_the_window_is_kept(nvml: Nvml) -> None:
-    group, sidecar = sampled(nvml)
-    clock = sidecar.groups["clock"]
-    times = group["devices"][0]["samples"]["t_ns"]
+    clock, times = sidecar.groups["clock"], first["samples"]["t_ns"]
     assert len(times) >= 3
     assert clock["started"]["wall_ns"] <= min(times)
     assert max(times) <= clock["stopped"]["wall_ns"]
-
-
-def test_what_a_gpu_does_not_answer_is_missing(nvml: Nvml) -> None:
-    group, _ = sampled(nvml)
-    second = group["devices"][1]
     assert "power_watts" not in second["samples"]
     assert second["missing"] == {"power_watts": "NvmlError"}
     assert len(second["samples"]["t_ns"]) >= 3
@@ -219,17 +209,10 @@ def test_a_process_ends_while_it_is_sampled(tmp_path: Path) -> None:
     """Nobody stops the thread: not the end of the main thread, not a fork."""
     script = """
 import os, sys, time
-sys.path.insert(0, {root!r})
-from tests.capture.fake_nvml import BUS_IDS, Nvml
-from traceview.capture.sampling import nvml as nvml_sampling
-from traceview.capture.sidecar.file import Sidecar
+from tests.capture.test_nvml import *
 sys.modules["pynvml"] = nvml = Nvml()
 nvml_sampling.bus_ids = lambda: BUS_IDS
-sidecar = Sidecar()
-listener = nvml_sampling.NvmlListener()
-listener.opening(sidecar)
-sidecar.state = "recording"
-listener.opened(sidecar)
+begun()
 while not nvml.asked.get("utilization"):
     time.sleep(0.01)
 if os.fork() == 0:
@@ -237,20 +220,15 @@ if os.fork() == 0:
 os.wait()
 print("done")
 """
-    done = run_python(
-        ROOT, "-W", "ignore", "-c", script.format(root=str(ROOT)), environment=os.environ
-    )
+    done = run_python(tmp_path, "-W", "ignore", "-c", script, environment=environment_with())
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
 # Without NVML
 
 
-def reason_of(listener: NvmlListener) -> str:
-    sidecar = Sidecar()
-    listener.opening(sidecar)
-    sidecar.state = "recording"
-    listener.opened(sidecar)
+def reason(*, is_wanted: bool = True) -> str:
+    sidecar, listener = begun(is_wanted=is_wanted)
     listener.closed(sidecar, TRACE)
     group = sidecar.groups["outside_view"]
     assert group["devices"] == []
@@ -260,14 +238,14 @@ def reason_of(listener: NvmlListener) -> str:
 def test_why_nobody_looked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     monkeypatch.setattr(nvml_sampling, "bus_ids", lambda: BUS_IDS)
-    assert reason_of(NvmlListener()) == "nvidia-ml-py is not installed"
+    assert reason() == "nvidia-ml-py is not installed"
     nvml = Nvml()
     monkeypatch.setattr(nvml, "nvmlInit", nvml.nvmlDeviceGetGraphicsRunningProcesses)
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    assert "NVML does not start" in reason_of(NvmlListener())
+    assert "NVML does not start" in reason()
     monkeypatch.setattr(nvml_sampling, "bus_ids", list)
-    assert reason_of(NvmlListener()) == "no GPU is visible to this process"
-    assert reason_of(NvmlListener(is_wanted=False)) == NOT_ASKED
+    assert reason() == "no GPU is visible to this process"
+    assert reason(is_wanted=False) == NOT_ASKED
 
 
 def test_the_order_is_that_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,32 +267,3 @@ def test_the_order_is_that_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     driver.cuDeviceGetCount = lambda _: 3
     with pytest.raises(NoAnswerError, match="cuDeviceGetCount returns 3"):
         bus_ids()
-
-
-SCRIPT = SCRIPT_START + "for batch in batches(20):\n    train_step(batch)\n"
-
-
-API = (
-    SCRIPT_START
-    + """
-import traceview
-with traceview.capture_steps("logs", range(5, 7), nvml=False) as session:
-    for number in range(9):
-        with session.step(number):
-            train_step(number)
-"""
-)
-
-
-def test_the_api_can_do_without(tmp_path: Path, fake: Path) -> None:
-    (tmp_path / "train.py").write_text(API, "utf-8")
-    run_python(tmp_path, "train.py", environment=environment_with(fake), code=0)
-    (path,) = (tmp_path / "logs").rglob("*.traceview.json")
-    assert json.loads(path.read_text("utf-8"))["outside_view"]["reason"] == NOT_ASKED
-
-
-def test_a_capture_says_why_there_is_no_view(capture: Capture) -> None:
-    done = capture(SCRIPT, "--steps", "5:7")
-    assert done.code == 0
-    reason = "this process uses no GPU: CUDA is not loaded"
-    assert done.sidecar["outside_view"] == {"reason": reason, "devices": []}

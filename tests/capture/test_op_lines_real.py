@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import traceview
-from tests.capture.conftest import Captured
+from tests.capture.conftest import TWO_REPLICAS, Captured, line_of
 from tests.capture.in_process import Script, captured_scripts
 
 pytestmark = pytest.mark.tensorflow
@@ -32,16 +32,14 @@ def product(x):
     return tf.matmul(x, x, transpose_b=True)  # product
 """
 
-START = """
-import tensorflow as tf
+START = (
+    TWO_REPLICAS
+    + """
 from model import Block, product
 
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
-)
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 rows = tf.data.Dataset.from_tensors((tf.ones([32, 64]), tf.ones([32, 64]))).repeat(10).unbatch().batch(32)
 """
+)
 
 LOOP = """
 with strategy.scope():
@@ -85,14 +83,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Captured]:
     return captured_scripts(tmp_path_factory.mktemp("lines"), scripts, is_forked=True)
 
 
-def line(program: str, mark: str) -> str:
-    """The number of the line of a program that ends with a comment."""
-    (number,) = (
-        n for n, text in enumerate(program.splitlines(), 1) if text.endswith(f"  # {mark}")
-    )
-    return str(number)
-
-
 def lines_by_op(run: Captured) -> dict[str, set[str | None]]:
     """The places of the lines of ops by name, on both replicas; None for no line."""
     found: dict[str, set[str | None]] = {}
@@ -117,7 +107,7 @@ def test_a_loop_of_replicas_with_its_gradients_and_updates(runs: dict[str, Captu
     found = lines_by_op(run)
 
     def place(mark: str) -> set[str | None]:
-        return {f"train.py:{line(START + LOOP, mark)}"}
+        return {f"train.py:{line_of(START + LOOP, f'# {mark}')}"}
 
     assert found["MatMul"] == place("made")
     assert of(found, "gradient_tape/MatMul/MatMul_1") == place("made")
@@ -127,11 +117,11 @@ def test_a_loop_of_replicas_with_its_gradients_and_updates(runs: dict[str, Captu
     # Keras 3 numbers layers in names, Keras 2 does not.
     is_keras_3 = "block_1/Square" in found
     squares = (op for op in found if op in ("block_1/Square", "block/Square"))
-    assert of(found, *squares) == {f"model.py:{line(MODEL, 'square')}"}
+    assert of(found, *squares) == {f"model.py:{line_of(MODEL, '# square')}"}
     assert of(found, "block_1/inner_1/BiasAdd", "block/inner/BiasAdd") == {
-        f"model.py:{line(MODEL, 'inner')}"
+        f"model.py:{line_of(MODEL, '# inner')}"
     }
-    assert of(found, "PartitionedCall/MatMul") == {f"model.py:{line(MODEL, 'product')}"}
+    assert of(found, "PartitionedCall/MatMul") == {f"model.py:{line_of(MODEL, '# product')}"}
     updates = {op for op in found if op.lower().startswith("sgd/") and "update" in op}
     assert updates
     # Keras 2 updates outside of what the replica runs.
@@ -146,14 +136,14 @@ def test_keras_names_lines_of_own_layers_alone(runs: dict[str, Captured]) -> Non
     found = lines_by_op(run)
     own = {op: places for op, places in found.items() if "/block" in op}
     assert set().union(*own.values()) - {None} == {
-        f"model.py:{line(MODEL, mark)}" for mark in ("inner", "square")
+        f"model.py:{line_of(MODEL, f'# {mark}')}" for mark in ("inner", "square")
     }
     gradients = [
         f"{name}/{end}"
         for name in ("inner", "inner_1")
         for end in ("MatMul/MatMul", "BiasAdd/BiasAddGrad")
     ]
-    assert of(found, *gradients) == {f"model.py:{line(MODEL, 'inner')}"}
+    assert of(found, *gradients) == {f"model.py:{line_of(MODEL, '# inner')}"}
     others = [places for op, places in found.items() if op not in own]
     assert others
     assert set().union(*others) == {None}, "no line but that of fit"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import traceview
+from tests.capture.conftest import Captured
 from tests.capture.in_process import Script, captured_scripts
 from tests.capture.test_with_tensorflow import START
 from traceview.document import screen as terminal
@@ -125,121 +124,102 @@ legacy.fit(data(12), verbose=0)
 }
 
 
-@dataclass
-class Sidecars:
-    groups: dict[str, dict[str, Any]]
-    runs: dict[str, Path]
-
-    def function(self, name: str) -> dict[str, Any]:
-        (function,) = self.groups[name]["placement"]["functions"]
-        assert isinstance(function, dict)
-        return function
+Runs = dict[str, Captured]
 
 
 @pytest.fixture(scope="module")
-def sidecars(tmp_path_factory: pytest.TempPathFactory) -> Sidecars:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     scripts = {name: Script(START + MORE + text, "4:6") for name, text in KINDS.items()}
-    folder = tmp_path_factory.mktemp("placement")
-    done = captured_scripts(folder, scripts, NCCL_TEST_TOKEN="abc")
-    groups = {name: run.sidecar for name, run in done.items()}
-    return Sidecars(groups, {name: run.run for name, run in done.items()})
+    return captured_scripts(tmp_path_factory.mktemp("placement"), scripts, NCCL_TEST_TOKEN="abc")
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_no_listener_fails(name: str, sidecars: Sidecars) -> None:
-    assert "listeners" not in sidecars.groups[name]["notes"]
+def function_of(groups: dict[str, Any]) -> dict[str, Any]:
+    """The one function whose placement a sidecar has."""
+    (function,) = groups["placement"]["functions"]
+    assert isinstance(function, dict)
+    return function
 
 
-def test_mirrored_variables_and_ops_on_each_device(sidecars: Sidecars) -> None:
-    groups, function = sidecars.groups["two replicas"], sidecars.function("two replicas")
+def test_mirrored_variables_and_ops_on_each_device(runs: Runs) -> None:
+    groups = runs["two replicas"].sidecar
+    function = function_of(groups)
     assert (function["step"], function["name"]) == ("both", "both")
     ops = function["ops_per_device"]
     assert set(ops) == {f"{CPU}0", f"{CPU}1"}
     assert ops[f"{CPU}0"] == ops[f"{CPU}1"] > 10
     assert function["op_count"] >= sum(ops.values())
     assert function["not_mirrored"] == 0
-    assert groups["training"] == {"parameters": 4, "gradient_bytes": 16}
     strategy = groups["strategy"]
     assert (strategy["class"], strategy["found_by"]) == ("MirroredStrategy", "variables")
     assert (strategy["replicas"], strategy["devices"]) == (2, [f"{CPU}0", f"{CPU}1"])
     assert strategy["cross_device_ops"] == "CollectiveAllReduce"
-    assert groups["batch"] == {"global": 16, "per_replica": 8, "found_by": "dataset"}
 
 
-def test_a_variable_outside_the_scope_is_seen(sidecars: Sidecars) -> None:
-    assert sidecars.function("outside the scope")["not_mirrored"] == 1
-    strategy = sidecars.groups["outside the scope"]["strategy"]
+def test_a_variable_outside_the_scope_is_seen(runs: Runs) -> None:
+    groups = runs["outside the scope"].sidecar
+    assert function_of(groups)["not_mirrored"] == 1
+    strategy = groups["strategy"]
     assert (strategy["found_by"], strategy["replicas"]) == ("input", 2)
 
 
-def test_everything_on_one_device_is_seen(sidecars: Sidecars) -> None:
-    groups, function = sidecars.groups["all on one device"], sidecars.function("all on one device")
-    assert list(function["ops_per_device"]) == [f"{CPU}1"] or list(function["ops_per_device"]) == [
-        "/device:CPU:1"
-    ]
+def test_everything_on_one_device_is_seen(runs: Runs) -> None:
+    groups = runs["all on one device"].sidecar
+    function = function_of(groups)
+    (device,) = function["ops_per_device"]
+    assert device.endswith("/device:CPU:1")
     # The script has made a strategy, and does not use it.
     assert groups["strategy"]["found_by"] == "memory"
-    assert groups["batch"] == {"global": 8, "per_replica": 8, "found_by": "arguments"}
 
 
-def test_a_function_that_strategy_run_is_given_eagerly(sidecars: Sidecars) -> None:
-    groups, function = (
-        sidecars.groups["replicas run eagerly"],
-        sidecars.function("replicas run eagerly"),
-    )
+def test_a_function_that_strategy_run_is_given_eagerly(runs: Runs) -> None:
+    function = function_of(runs["replicas run eagerly"].sidecar)
     assert set(function["ops_per_device"]) >= {f"{CPU}0", f"{CPU}1"}
-    assert groups["batch"] == {"global": 12, "per_replica": 6, "found_by": "arguments"}
-
-
-def test_batches_that_each_replica_makes_for_itself(sidecars: Sidecars) -> None:
-    batch = sidecars.groups["batches from a function"]["batch"]
-    assert batch == {"global": 16, "per_replica": 8, "found_by": "dataset"}
-
-
-def test_what_runs_eagerly_has_no_graph(sidecars: Sidecars) -> None:
-    groups = sidecars.groups["no graph"]
-    assert groups["placement"]["functions"] == []
-    assert "parameters" not in groups["training"]
-    assert groups["batch"] == {"global": 16, "per_replica": 8, "found_by": "arguments"}
-
-
-UNKNOWN = "the dataset of the step has no fixed batch size"
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "batch"),
+    ("name", "batch", "parameters"),
     [
-        ("Keras on two devices", 5, {"global": 8, "per_replica": 4, "found_by": "dataset"}),
-        ("Keras frozen later", 5, {"global": 8, "per_replica": 8, "found_by": "dataset"}),
-        ("train_on_batch", 9, {"global": 8, "per_replica": 8, "found_by": "arguments"}),
-        (
-            "a generator in a graph",
-            8,
-            {"missing": {"global": UNKNOWN}},
-        ),
-        ("legacy Keras", 9, {"global": 8, "per_replica": 4, "found_by": "dataset"}),
+        ("two replicas", (16, 8, "dataset"), 4),
+        ("all on one device", (8, 8, "arguments"), 8),
+        ("replicas run eagerly", (12, 6, "arguments"), 4),
+        ("batches from a function", (16, 8, "dataset"), 4),
+        # What runs eagerly has no graph.
+        ("no graph", (16, 8, "arguments"), None),
+        ("Keras on two devices", (8, 4, "dataset"), 5),
+        ("Keras frozen later", (8, 8, "dataset"), 5),
+        ("train_on_batch", (8, 8, "arguments"), 9),
+        ("a generator in a graph", None, 8),
+        ("legacy Keras", (8, 4, "dataset"), 9),
     ],
 )
-def test_keras(name: str, parameters: int, batch: dict[str, Any], sidecars: Sidecars) -> None:
-    groups = sidecars.groups[name]
+def test_batches_and_what_trains(
+    name: str, batch: tuple[int, int, str] | None, parameters: int | None, runs: Runs
+) -> None:
+    groups = runs[name].sidecar
     if name == "train_on_batch" and groups["versions"]["keras"].startswith("2."):
         # Keras 2 makes a dataset of the one batch.
-        batch = batch | {"found_by": "dataset"}
-    assert groups["batch"] == batch
-    assert groups["training"]["parameters"] == parameters
-    assert groups["training"]["gradient_bytes"] == 4 * parameters
+        batch = (8, 8, "dataset")
+    if batch is None:
+        unknown = "the dataset of the step has no fixed batch size"
+        assert groups["batch"] == {"missing": {"global": unknown}}
+    else:
+        keys = ("global", "per_replica", "found_by")
+        assert groups["batch"] == dict(zip(keys, batch, strict=True))
+    assert groups["training"].get("parameters") == parameters
+    assert groups["training"].get("gradient_bytes") == (parameters and 4 * parameters)
+    assert (groups["placement"]["functions"] == []) is (parameters is None)
 
 
-def test_keras_on_two_devices(sidecars: Sidecars) -> None:
-    function = sidecars.function("Keras on two devices")
+def test_keras_on_two_devices(runs: Runs) -> None:
+    function = function_of(runs["Keras on two devices"].sidecar)
     ops = function["ops_per_device"]
     assert ops[f"{CPU}1"] > 100
     assert function["not_mirrored"] == 0
-    assert sidecars.groups["Keras on two devices"]["strategy"]["class"] == "MirroredStrategy"
+    assert runs["Keras on two devices"].sidecar["strategy"]["class"] == "MirroredStrategy"
 
 
-def test_the_environment(sidecars: Sidecars) -> None:
-    groups = sidecars.groups["two replicas"]
+def test_the_environment(runs: Runs) -> None:
+    groups = runs["two replicas"].sidecar
     assert groups["variables"]["CUDA_VISIBLE_DEVICES"] == "-1"
     assert "NCCL_TEST_TOKEN" not in groups["variables"]
     assert groups["versions"]["tensorflow"].startswith("2.")
@@ -261,9 +241,10 @@ def on_a_terminal(report: traceview.Report) -> str:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_sidecar_is_read_whole(name: str, sidecars: Sidecars) -> None:
-    """No field is of another type than it is read with."""
-    report = traceview.analyze(sidecars.runs[name])
+def test_the_sidecar_is_read_whole(name: str, runs: Runs) -> None:
+    """No listener has failed, and no field is of another type than it is read with."""
+    assert "listeners" not in runs[name].sidecar["notes"]
+    report = traceview.analyze(runs[name].run)
     assert [problem.code for problem in report.capture.problems] == ["no-gpu-plane"]
     assert report.results.environment is not None
     (host,) = report.results.environment.hosts
@@ -273,10 +254,10 @@ def test_the_sidecar_is_read_whole(name: str, sidecars: Sidecars) -> None:
     assert "options-ignored" not in [finding.code for finding in report.findings]
 
 
-def test_the_report_has_the_facts_of_the_sidecar(sidecars: Sidecars) -> None:
-    text = on_a_terminal(traceview.analyze(sidecars.runs["two replicas"]))
+def test_the_report_has_the_facts_of_the_sidecar(runs: Runs) -> None:
+    text = on_a_terminal(traceview.analyze(runs["two replicas"].run))
     batch, policy = "batch 16 (8 per replica)", "Keras policy float32"
     for fact in ("MirroredStrategy on 2 replicas", batch, "4 parameters", policy, "TensorFlow 2."):
         assert fact in text
-    text = on_a_terminal(traceview.analyze(sidecars.runs["all on one device"]))
+    text = on_a_terminal(traceview.analyze(runs["all on one device"].run))
     assert "MirroredStrategy in the script, not used by the step" in text

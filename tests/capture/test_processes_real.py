@@ -39,7 +39,6 @@ def train(code=0):
     sys.stdout.flush()
     sys.exit(code)
 """
-ALONE = f"{TRAIN}\ntrain()\n"
 FORKS = f"""{TRAIN}
 import tensorflow
 child = os.fork()
@@ -56,11 +55,6 @@ if __name__ == "__main__":
     for child in children: child.start()
     for child in children: child.join()
     sys.exit(sum(child.exitcode for child in children))
-"""
-STARTS = """
-import os, subprocess, sys
-code = subprocess.call([sys.executable, "alone.py"])
-sys.exit(code or os.system(f"'{sys.executable}' alone.py"))
 """
 STEPS = [9, 10, 11, 12, 13, 14, 15]
 
@@ -86,20 +80,6 @@ def check_run(run: Path, ends: Sequence[str]) -> None:
     assert report.results.steps is not None
     assert sorted(window.host for window in report.windows) == [f"{host}{end}" for end in ends]
     assert "missing-host" not in {finding.code for finding in report.findings}
-
-
-def test_programs_that_a_script_starts(tmp_path: Path) -> None:
-    """With the losses that they have alone, and a run each."""
-    (tmp_path / "alone.py").write_text(ALONE, encoding="utf-8")
-    (tmp_path / "train.py").write_text(STARTS, encoding="utf-8")
-    code, alone, _ = ended(tmp_path, "alone.py")
-    captured_code, out, lines = ended(tmp_path, *CAPTURE, "train.py")
-    assert (captured_code, out) == (code, alone * 2), lines
-    runs = sorted((tmp_path / "logs" / "plugins" / "profile").iterdir())
-    assert len(runs) == 2
-    assert Path(lines[-1]) in runs
-    for run in runs:
-        check_run(run, [""])
 
 
 def test_a_forked_child_trains_as_without_a_capture(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import traceview
-from tests.capture.conftest import Captured
+from tests.capture.conftest import TWO_REPLICAS, Captured, line_of
 from tests.capture.in_process import Script, captured_scripts
 from tests.python_sidecars import python_between_steps
 from traceview.analysis.rules.words import Line
@@ -18,27 +18,24 @@ from traceview.trace.reading.load import load
 
 pytestmark = pytest.mark.tensorflow
 
-START = """
-import numpy as np
-import tensorflow as tf
-
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+START = f"import numpy as np\n{TWO_REPLICAS}"
+KERAS = (
+    START
+    + """
+with strategy.scope():
+    layers = [tf.keras.layers.Input((64,)), tf.keras.layers.Dense(256), tf.keras.layers.Dense(1)]
+    model = tf.keras.Sequential(layers)
+    model.compile("sgd", "mse")
 """
+)
 
 CALLBACK = (
-    START
+    KERAS
     + """
 class Plot(tf.keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         image = np.random.default_rng(batch).normal(size=(220, 220))
         np.linalg.svd(image)  # slow
-
-with strategy.scope():
-    layers = [tf.keras.layers.Input((64,)), tf.keras.layers.Dense(256), tf.keras.layers.Dense(1)]
-    model = tf.keras.Sequential(layers)
-    model.compile("sgd", "mse")
 model.fit(np.ones((1600, 64)), np.ones((1600, 1)), batch_size=64, verbose=0, callbacks=[Plot()])
 """
 )
@@ -76,7 +73,7 @@ main()
 )
 
 GENERATOR = (
-    START
+    KERAS
     + """
 def parse(number):
     words = {}
@@ -90,17 +87,13 @@ def examples():
 
 signature = (tf.TensorSpec((64, 64)), tf.TensorSpec((64, 1)))
 dataset = tf.data.Dataset.from_generator(examples, output_signature=signature).prefetch(2)
-with strategy.scope():
-    layers = [tf.keras.layers.Input((64,)), tf.keras.layers.Dense(64), tf.keras.layers.Dense(1)]
-    model = tf.keras.Sequential(layers)
-    model.compile("sgd", "mse")
 model.fit(dataset, steps_per_epoch=25, verbose=0)
 """
 )
 
 
 SLEEPS = (
-    START
+    KERAS
     + """
 import time
 
@@ -113,10 +106,6 @@ def fetched(rows):
     return rows, rows[:, :1]
 
 dataset = tf.data.Dataset.from_tensors(tf.ones((64, 64))).repeat().map(fetched).prefetch(2)
-with strategy.scope():
-    layers = [tf.keras.layers.Input((64,)), tf.keras.layers.Dense(256), tf.keras.layers.Dense(1)]
-    model = tf.keras.Sequential(layers)
-    model.compile("sgd", "mse")
 model.fit(dataset, steps_per_epoch=25, verbose=0)
 """
 )
@@ -206,12 +195,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     # Threads of OpenBLAS wait for each other by spinning: on a busy machine that takes a minute.
     folder = tmp_path_factory.mktemp("python")
     return captured_scripts(folder, SCRIPTS, OPENBLAS_NUM_THREADS="1", is_forked=True)
-
-
-def line_of(script: str, text: str) -> int:
-    """The number of the only line of the script that holds `text`."""
-    (number,) = (n for n, line in enumerate(script.splitlines(), start=1) if text in line)
-    return number
 
 
 def test_a_callback_of_keras_is_named(runs: Runs) -> None:

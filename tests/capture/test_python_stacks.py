@@ -24,7 +24,7 @@ from weakref import ref
 import msgspec
 import pytest
 
-from tests.capture.conftest import environment_with, run_python
+from tests.capture.conftest import ROOT, environment_with, run_python
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.sampling import python_sampling
 from traceview.capture.sampling.python_sampling import (
@@ -46,13 +46,18 @@ def nothing_is_left() -> Iterator[None]:
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
-def window_around(work: Callable[[], object]) -> Sidecar:
-    """The sidecar after a window in which the main thread does `work`."""
-    sidecar = Sidecar(state="recording")
+def begun() -> tuple[Sidecar, PythonListener]:
+    """A window that is open."""
+    sidecar, listener = Sidecar(state="recording"), PythonListener()
     sidecar.add("clock", {"started": {"wall_ns": time.time_ns()}})
-    listener = PythonListener()
     listener.opening(sidecar)
     listener.opened(sidecar)
+    return sidecar, listener
+
+
+def window_around(work: Callable[[], object]) -> Sidecar:
+    """The sidecar after a window in which the main thread does `work`."""
+    sidecar, listener = begun()
     work()
     sidecar.add("clock", {"stopped": {"wall_ns": time.time_ns()}})
     listener.closed(sidecar, TRACE)
@@ -256,52 +261,35 @@ def test_the_cost_is_said_and_small() -> None:
     assert group["window_ns"] >= 300_000_000
 
 
-def test_a_thread_of_the_script_is_sampled_with_its_name() -> None:
-    over = Event()
-    worker = Thread(target=compute_until, args=(over.is_set,), name="reader")
-    worker.start()
-    try:
-        sidecar = window_around(lambda: time.sleep(0.2))
-    finally:
-        over.set()
-        worker.join()
-    rows = [
-        (thread, lines) for _, thread, lines in samples_of(sidecar) if thread["name"] == "reader"
-    ]
-    assert rows[0][0] == {
-        "ident": worker.ident,
-        "name": "reader",
-        "native_id": worker.native_id,
-    }
-    assert any("in compute_until*" in lines[0] for _, lines in rows)
-
-
-def test_threads_that_serve_are_not_kept() -> None:
-    over = Event()
-    waiter = Thread(target=over.wait, name="waiter")
-    waiter.start()
-    sidecar = window_around(lambda: time.sleep(0.05))
-    over.set()
-    waiter.join()
-    names = {thread["name"] for _, thread, _ in samples_of(sidecar)}
-    assert "MainThread" in names
-    assert "waiter" not in names
-
-
-def test_a_thread_of_a_library_that_waits_is_kept() -> None:
+def test_threads_that_run_or_wait_in_a_library_are_kept_and_those_that_serve_are_not() -> None:
     """The thread that hands the steps of a parameter server to a worker waits in a queue, below no code of the user."""
     over = Event()
     scope: dict[str, Any] = {"over": over}
     library = str(Path(msgspec.__file__).parent / "loop.py")
     exec(compile("def serve():\n    over.wait()\n", library, "exec"), scope)
-    server = Thread(target=scope["serve"], name="server")
-    server.start()
-    rows = samples_of(window_around(lambda: time.sleep(0.05)))
-    over.set()
-    server.join()
-    (lines,) = {tuple(lines) for _, thread, lines in rows if thread["name"] == "server"}
-    assert "in wait" in lines[0]
-    assert [line for line in lines if line.startswith("msgspec/loop.py:2 in serve")], lines
+    reader = Thread(target=compute_until, args=(over.is_set,), name="reader")
+    others = [
+        Thread(target=scope["serve"], name="library"),
+        Thread(target=over.wait, name="serves"),
+    ]
+    for thread in (reader, *others):
+        thread.start()
+    try:
+        sidecar = window_around(lambda: time.sleep(0.2))
+    finally:
+        over.set()
+        for thread in (reader, *others):
+            thread.join()
+    stacks: dict[str, list[list[str]]] = {}
+    for _, thread_row, lines in samples_of(sidecar):
+        stacks.setdefault(thread_row["name"], []).append(lines)
+    assert "MainThread" in stacks
+    assert "serves" not in stacks
+    assert any("in compute_until*" in lines[0] for lines in stacks["reader"])
+    assert all("in wait" in lines[0] for lines in stacks["library"])
+    assert any(line.startswith("msgspec/loop.py:2 in serve") for line in stacks["library"][0])
+    known = {"ident": reader.ident, "name": "reader", "native_id": reader.native_id}
+    assert known in sidecar.groups["python"]["threads"]
 
 
 def test_a_stack_ends_at_the_first_code_of_the_user() -> None:
@@ -318,11 +306,7 @@ def test_a_window_that_is_too_short_for_a_sample_says_so() -> None:
 
 
 def test_a_profile_that_fails_ends_the_sampling() -> None:
-    sidecar = Sidecar(state="recording")
-    sidecar.add("clock", {})
-    listener = PythonListener()
-    listener.opening(sidecar)
-    listener.opened(sidecar)
+    sidecar, listener = begun()
     sidecar.state = "failed"
     listener.finished()
 
@@ -339,11 +323,7 @@ def test_an_error_of_the_sampler_is_a_problem_of_the_sidecar(
 
 
 def test_a_forked_child_keeps_nothing() -> None:
-    sidecar = Sidecar(state="recording")
-    sidecar.add("clock", {})
-    listener = PythonListener()
-    listener.opening(sidecar)
-    listener.opened(sidecar)
+    sidecar, listener = begun()
     child = os.fork()
     if child == 0:
         listener.closed(sidecar, TRACE)
@@ -389,19 +369,12 @@ class NativeThread:
         assert not self._library.pthread_join(self._thread, None)
 
 
-def processor_times(
-    sidecar: Sidecar, name: str | None = None, ident: int | None = None
-) -> list[int]:
+def processor_times(sidecar: Sidecar, ident: int) -> list[int]:
     """Microseconds at each sample of a thread."""
-    group = sidecar.groups["python"]
-    content = zlib.decompress(b64decode(group["cpu"]))
+    content = zlib.decompress(b64decode(sidecar.groups["python"]["cpu"]))
     times = struct.unpack(f"<{len(content) // 8}q", content)
     rows = zip(samples_of(sidecar), times, strict=True)
-    return [
-        cpu_us
-        for (_, thread, _), cpu_us in rows
-        if (thread["ident"] == ident if name is None else thread["name"] == name)
-    ]
+    return [cpu_us for (_, thread, _), cpu_us in rows if thread["ident"] == ident]
 
 
 def test_it_is_recorded_how_late_a_round_came() -> None:
@@ -425,6 +398,20 @@ def test_it_is_recorded_how_late_a_round_came() -> None:
     assert sorted(late_us)[len(late_us) // 2] < kept_us[0] / 4
 
 
+def test_who_keeps_the_lock_for_long_is_seen_each_time() -> None:
+    """To wait for the lock costs the sampling thread milliseconds, which are no reason to rest."""
+
+    def keeps_the_lock() -> None:
+        for _ in range(15):
+            time.sleep(0.01)
+            sum(range(3_000_000))
+
+    sidecar = window_around(keeps_the_lock)
+    content = zlib.decompress(b64decode(sidecar.groups["python"]["late"]))
+    late_us = struct.unpack(f"<{len(content) // 4}i", content)
+    assert sum(each > 10_000 for each in late_us) > 10
+
+
 def test_a_native_thread_has_its_own_processor_time() -> None:
     """As TensorFlow's threads run functions of the script: one computes, one sleeps."""
     is_over = Event()
@@ -434,10 +421,7 @@ def test_a_native_thread_has_its_own_processor_time() -> None:
     ):
         sidecar = window_around(lambda: time.sleep(0.3))
         is_over.set()
-    idents = [thread["ident"] for thread in sidecar.groups["python"]["threads"]]
-    assert {works.ident, sleeps.ident} <= set(idents)
-    assert not {works.ident, sleeps.ident} & {thread.ident for thread in threads()}
-    worked, slept = (processor_times(sidecar, ident=thread.ident) for thread in (works, sleeps))
+    worked, slept = (processor_times(sidecar, thread.ident) for thread in (works, sleeps))
     assert min(worked) > 0
     assert worked[-1] - worked[0] > 10_000
     assert slept[-1] - slept[0] < 10_000
@@ -483,11 +467,7 @@ def test_a_thread_that_has_ended_is_not_asked_for_its_clock() -> None:
         (os.__file__, False, "os.py"),
         (json.__file__, False, "json/__init__.py"),
         (python_sampling.__file__, False, "traceview/capture/sampling/python_sampling.py"),
-        (
-            str(Path(python_sampling.__file__).parents[2] / "demo" / "training.py"),
-            True,
-            "traceview/demo/training.py",
-        ),
+        (str(ROOT / "traceview/demo/training.py"), True, "traceview/demo/training.py"),
         # An installed package that is the script, and an environment in the folder of the script.
         ("/v/lib/python3.11/site-packages/job/train.py", True, "train.py"),
         ("/home/me/job/.venv/lib/python3.11/site-packages/keras/src/x.py", False, "keras/src/x.py"),

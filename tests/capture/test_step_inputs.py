@@ -31,16 +31,13 @@ class Dataset:
         self.size, self._inputs = size, lambda: list(inputs)
 
 
-class _PrefetchDataset(Dataset):
-    pass
+class _PrefetchDataset(Dataset): ...
 
 
-class _RebatchDataset(Dataset):
-    pass
+class _RebatchDataset(Dataset): ...
 
 
-class _UnbatchDataset(Dataset):
-    pass
+class _UnbatchDataset(Dataset): ...
 
 
 class OwnedIterator:
@@ -59,11 +56,13 @@ class DistributedDataset:
         self._strategy, self._cloned_datasets = "strategy", [dataset]
 
 
+DISTRIBUTE = "tensorflow.python.data.experimental.ops.distribute"
+
+
 @pytest.fixture(autouse=True)
 def _tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = SimpleNamespace(compute_batch_size=lambda dataset: dataset.size)
-    name = "tensorflow.python.data.experimental.ops.distribute"
-    monkeypatch.setitem(sys.modules, name, fake)
+    monkeypatch.setitem(sys.modules, DISTRIBUTE, fake)
 
 
 @pytest.mark.parametrize(
@@ -147,20 +146,18 @@ def test_replicas_that_share_a_tensor_are_not_guessed_either() -> None:
     assert inputs.sizes(2, 2) == ("dataset", 16, 8)
 
 
-def test_datasets_are_not_asked_for_their_size_while_steps_are_recorded() -> None:
+def test_datasets_are_not_asked_for_their_size_while_steps_are_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[Any] = []
 
-    class Counted(_PrefetchDataset):
-        @property
-        def size(self) -> int:
-            asked.append(self)
-            return 8
+    def size_of(dataset: Dataset) -> int:
+        asked.append(dataset)
+        return dataset.size
 
-        @size.setter
-        def size(self, _: int) -> None: ...
-
+    monkeypatch.setattr(sys.modules[DISTRIBUTE], "compute_batch_size", size_of)
     inputs = StepInputs()
-    iterator = DistributedIterator(Counted(8))
+    iterator = DistributedIterator(_PrefetchDataset(8))
     for _ in range(3):
         inputs.given(iterator)
         inputs.asked(iterator, is_recorded=True)

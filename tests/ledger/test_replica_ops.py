@@ -9,6 +9,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import MS
 from scripts.scenarios.model import marked_steps, new_trace
+from tests.analysis.made import analyzed
 from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import component
 from traceview.ledger.states import State
@@ -39,8 +40,7 @@ def test_side_work_beside_the_model(
     for step in marked_steps(trace):
         component(step, 1, 2, MODEL, each_ms=20)
         component(step, 2, 2, PRINT, each_ms=20)
-    write_sidecar(trace.write(tmp_path), cores(usable_count))
-    report = traceview.analyze(tmp_path)
+    report = analyzed(tmp_path, trace, sidecar=cores(usable_count))
     lost = [row.loss for row in report.findings if row.code == "host-op-in-step"]
     assert [row.ps_per_step / MS for row in lost if row] == ([lost_ms] if lost_ms else [])
     assert states(report)["compute"] == 19.8 * MS

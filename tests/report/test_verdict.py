@@ -59,6 +59,14 @@ def test_healthy_is_said_aloud(trace: Trace) -> None:
     assert with_loss == "No problem found: 2 GPUs, 80% computing; communication: 20%."
 
 
+@pytest.mark.parametrize(("share", "code"), [(0.21, "costly-ops"), (0.19, "host-bound")])
+def test_a_small_step_counts_half(trace: Trace, share: float, code: str) -> None:
+    small = lost(0.4, "host_ops", code="host-bound", sentences=("small", "small"))
+    other = lost(share, "compute", code="costly-ops")
+    report = healthy_capture(full_report())
+    assert verdict(trace, report, small, other, host_ops=0.4).finding == code
+
+
 def test_a_loss_within_the_time_of_the_profiler_is_none(trace: Trace) -> None:
     report = healthy_capture(full_report(), overhead_ratio=1.5)
     made = verdict(trace, report, lost(0.2, "launch"), launch=0.2)

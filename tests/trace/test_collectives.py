@@ -9,25 +9,11 @@ import pytest
 
 import traceview
 from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace
-from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from traceview.trace.strategy.collectives import (
-    Collectives,
     collective_kind,
     collectives_of,
 )
-
-
-def found_in(name: str, folder: Path) -> Collectives:
-    SCENARIOS[name]().write(folder)
-    return collectives_of(traceview.load(folder))
-
-
-def test_keys_that_come_back_in_every_step_are_told_apart(tmp_path: Path) -> None:
-    found = found_in("mixed_collectives", tmp_path)
-    assert found.count == 8
-    assert found.device_count.tolist() == [2] * 8
-    assert found.first_step.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 @pytest.mark.parametrize("marked", [True, False])

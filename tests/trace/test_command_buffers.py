@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from scripts.cuda_trace import MS, U64, CudaTrace, Ref
+from scripts.cuda_trace import MS, CudaTrace
+from tests.analysis.made import in_program
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
 from traceview.base.errors import TraceFormatError
 from traceview.trace.model import Trace
@@ -17,6 +18,7 @@ from traceview.trace.reading.load import load
 GEMM = "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n"
 REST = "splitKreduce_kernel"
 BUFFER = "command_buffer_1"
+OF_BUFFER: dict[str, Any] = {"op": "XlaModule:", "stats": in_program(BUFFER, "jit_f", 7)}
 
 PROGRAM = (
     ("x", "parameter"),
@@ -50,14 +52,7 @@ def joined(folder: Path, *launches: Sequence[str], module: ModuleWriter | None =
     at = 0
     for number, kernels in enumerate(launches, start=1):
         for kernel in kernels:
-            stats: dict[Any, Any] = {
-                "hlo_op": Ref(BUFFER),
-                "hlo_module": Ref("jit_f"),
-                "program_id": U64(7),
-            }
-            trace.kernel(
-                0, at, at + MS, name=kernel, op="XlaModule:", stats=stats, correlation_id=number
-            )
+            trace.kernel(0, at, at + MS, name=kernel, correlation_id=number, **OF_BUFFER)
             at += MS
     add_programs(trace.write(folder), {"jit_f(7)": module or program()})
     loaded = load(folder)
@@ -138,12 +133,7 @@ def test_a_hostile_schedule_is_damage_or_ends(tmp_path: Path) -> None:
     module = program()
     broken = module.message.SerializeToString() + b"\x3a\x02\x0a\x7f"
     trace = CudaTrace()
-    stats: dict[Any, Any] = {
-        "hlo_op": Ref(BUFFER),
-        "hlo_module": Ref("jit_f"),
-        "program_id": U64(7),
-    }
-    trace.kernel(0, 0, MS, name="fusion_3", op="XlaModule:", stats=stats)
+    trace.kernel(0, 0, MS, name="fusion_3", **OF_BUFFER)
     path = trace.write(tmp_path / "broken")
     add_programs(
         path, {"jit_f(7)": b"\x0a" + bytes([len(broken) % 128 | 128, len(broken) // 128]) + broken}

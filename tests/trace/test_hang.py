@@ -37,43 +37,31 @@ def test_only_reports_of_hangs_are_taken_for_such(tmp_path: Path) -> None:
     assert [path.name for path in hang_files(tmp_path)] == ["a.hang.json", "a.hang12.json"]
 
 
+def changed(**changes: Any) -> str:
+    return json.dumps({**content_of(hang(STEP)), **changes})
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
         ("", "no report of a hang"),
         ("[1]", "no report of a hang"),
-        ('{"schema_version": 1}', "missing required field"),
         ("[" * 100_000, "no report of a hang"),
+        ('{"schema_version": 1}', "missing required field"),
+        (changed(schema_version=2), None),
+        (changed(waited_ns=-1), None),
+        (changed(noticed_ns=1 << 70), None),
+        (changed(state="gone"), None),
+        (changed(threads=[{"name": 1}]), None),
+        (changed(cores="many"), None),
     ],
 )
-def test_anything_else_is_refused(content: str, reason: str, tmp_path: Path) -> None:
+def test_anything_else_is_refused(content: str, reason: str | None, tmp_path: Path) -> None:
     path = tmp_path / "a.hang.json"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(TraceFormatError, match=reason) as raised:
         read_hang(path)
     assert raised.value.path == path
-
-
-def with_change(change: dict[str, Any]) -> str:
-    return json.dumps({**content_of(hang(STEP)), **change})
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"schema_version": 2},
-        {"waited_ns": -1},
-        {"noticed_ns": 1 << 70},
-        {"state": "gone"},
-        {"threads": [{"name": 1}]},
-        {"cores": "many"},
-    ],
-)
-def test_a_field_that_cannot_be_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
-    path = tmp_path / "a.hang.json"
-    path.write_text(with_change(change), encoding="utf-8")
-    with pytest.raises(TraceFormatError):
-        read_hang(path)
 
 
 def test_stacks_of_a_process_in_which_no_python_could_run(tmp_path: Path) -> None:

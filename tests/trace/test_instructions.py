@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from scripts.cuda_trace import MS, U64, CudaTrace, Ref
+from scripts.cuda_trace import MS, CudaTrace
+from tests.analysis.made import in_program
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
 from traceview.base.errors import TraceFormatError
 from traceview.trace.columns import NONE
@@ -19,15 +19,9 @@ def written(folder: Path, events: list[tuple[str | None, str | None, int | None]
     """A GPU with a kernel of 1 ms per event: its instruction, the module and the number of its program."""
     trace = CudaTrace()
     for place, (op, module, program) in enumerate(events):
-        stats: dict[Any, Any] = {
-            key: value
-            for key, value in (
-                ("hlo_op", op and Ref(op)),
-                ("hlo_module", module and Ref(module)),
-                ("program_id", None if program is None else U64(program)),
-            )
-            if value is not None
-        }
+        every = in_program(op or "", module or "", program or 0)
+        known = zip(every.items(), (op, module, program), strict=True)
+        stats = dict(item for item, value in known if value is not None)
         trace.kernel(0, place * MS, (place + 1) * MS, op="XlaModule:", stats=stats)
     return trace.write(folder)
 
@@ -75,11 +69,7 @@ def test_hosts_with_the_same_program_share_its_instructions(tmp_path: Path) -> N
     for host, names in (("a", ["fusion", "fusion.1"]), ("b", ["fusion.1", "fusion"])):
         trace = CudaTrace(host)
         for place, name in enumerate(names):
-            stats: dict[Any, Any] = {
-                "hlo_op": Ref(name),
-                "hlo_module": Ref("jit_f"),
-                "program_id": U64(1),
-            }
+            stats = in_program(name, "jit_f", 1)
             trace.kernel(0, place * MS, (place + 1) * MS, op=None, stats=stats)
         add_programs(
             trace.write(tmp_path, "run1", file_host=host), {"jit_f(1)": module_of("a/b", "c/d")}

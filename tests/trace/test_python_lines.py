@@ -7,6 +7,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from tests.python_sidecars import (
     python_group,
 )
 from tests.sidecars import write_sidecar
-from traceview.trace.host.python_lines import line_ids
+from traceview.trace.host.python_lines import PythonLines, line_ids
 from traceview.trace.sidecar.sidecar import PythonRecord, PythonThread, python_samples
 
 MAIN, LOADER = 0, 1
@@ -149,9 +150,7 @@ def test_what_is_converted_between_steps_is_converted_once(
 @pytest.mark.parametrize(
     ("between", "load", "state"),
     [
-        pytest.param(
-            (CALLBACK,), 0.0, "waits", id="a lock, a sleep or a socket in code of the user"
-        ),
+        pytest.param((CALLBACK,), 0.0, "waits", id="a lock or a sleep in code of the user"),
         pytest.param((CALLBACK,), 0.04, "waits", id="it wakes up now and then"),
         pytest.param((CALLBACK,), 0.06, "runs", id="it shares the cores with many others"),
         pytest.param((SVD, CALLBACK), 1.0, "runs", id="C code that lets go of Python's lock"),
@@ -194,28 +193,21 @@ def with_tables(**changes: Any) -> str:
     [
         {"samples": "no base64!"},
         {"samples": compressed(b"123")},
-        {"samples": GROUP["samples"][:40]},
         {"samples": with_samples((-5, 0, 0))},
         {"samples": with_samples((1, 2, 0))},
-        {"samples": with_samples((1, -1, 0))},
         {"samples": with_samples((1, 0, 1 << 20))},
         {"samples": with_samples(((1 << 63) - 1, 0, 0), ((1 << 63) - 1, 0, 0))},
         {"samples": compressed(b"\0" * ((1 << 26) + 16))},
-        {"stacks": "é"},
         {"stacks": compressed(b"{")},
         {"stacks": compressed(b"[" * 100_000)},
-        {"stacks": compressed(b"[]")},
         {"stacks": compressed(b"\xff")},
         {"stacks": with_tables(frames=[[0, 0, 1]])},
         {"stacks": with_tables(frames=[[1, 0, 1, 1]])},
-        {"stacks": with_tables(frames=[[0, 0, -1, 1]])},
         {"stacks": with_tables(stacks=[[7]] * 9)},
         {"stacks": with_tables(stacks=[])},
         {"stacks": with_tables(files="train.py")},
         {"threads": []},
-        {"threads": "main"},
         {"samples": 5},
-        {"stacks": {}},
     ],
 )
 def test_what_is_damaged_is_a_problem_and_nothing_else_is_lost(
@@ -243,16 +235,12 @@ def test_the_id_of_a_line_is_a_hash_of_the_thread(address: int, line_id: int) ->
     assert others == [address, address % (1 << 32), 7]
 
 
-def _of_round(row: tuple[int, int, int]) -> tuple[int, int]:
-    """A round has one sample of a thread."""
-    return row[:2]
-
-
 @given(
     st.lists(
         st.tuples(st.integers(0, 60), st.integers(0, 1), st.integers(0, 5)),
         max_size=40,
-        unique_by=_of_round,
+        # A round has one sample of a thread.
+        unique_by=lambda row: row[:2],
     ),
     st.lists(st.integers(0, 62), min_size=2, max_size=8, unique=True).map(sorted),
     st.booleans(),
@@ -313,10 +301,6 @@ def _lines_of(
     cpu_us: Sequence[int] | None = None,
     late_us: Sequence[int] | None = None,
 ) -> Callable[..., Any]:
-    from types import SimpleNamespace
-
-    from traceview.trace.host.python_lines import PythonLines
-
     if not samples:
         return lambda *_: None
     group = python_group(samples, THREADS, cpu_us, late_us=late_us)

@@ -75,13 +75,6 @@ def check_delays(found: list[int], least: float, median: float, most: float) -> 
     assert us == pytest.approx([least, median, most], abs=0.0051)
 
 
-def by_class(trace: Trace, device: str) -> dict[str, tuple[int, int]]:
-    """Events and their bytes by class."""
-    events = trace.device_events[trace.device_events["device"] == device]
-    grouped = events.groupby("class", observed=True)
-    return {str(key): (len(group), int(group["bytes"].sum())) for key, group in grouped}
-
-
 @pytest.mark.parametrize("name", DEVICES)
 def test_devices(shared_traces: Path, name: str) -> None:
     trace = traceview.load(shared_traces / name)
@@ -125,33 +118,6 @@ class TestBert:
         first_file, copy = bert.files
         assert copy.sha256 == first_file.sha256
         assert (first_file.bytes, copy.bytes) == (3039638, 3039638)
-
-    def test_classes(self, bert: Trace) -> None:
-        assert by_class(bert, "GPU:1") == {"h2d": (19, 3112)}
-        assert by_class(bert, "GPU:4") == {
-            "compute": (665, 0),
-            "h2d": (82, 37447),
-            "d2h": (12, 36944),
-        }
-        assert by_class(bert, "GPU:6") == {
-            "compute": (665, 0),
-            "h2d": (101, 40559),
-            "d2h": (12, 36944),
-        }
-        parts = {
-            n: (
-                *(row.total_ps[key] for key in ("compute", "h2d", "d2h")),
-                row.exposed_h2d_ps,
-                row.exposed_d2h_ps,
-            )
-            for n, row in rows(traceview.analyze(bert, window="devices")).items()
-            if n in BERT
-        }
-        assert parts == {
-            1: (0, 33792000, 0, 33792000, 0),
-            4: (14825385000, 158973000, 39456000, 135133000, 23104000),
-            6: (14865363000, 201632000, 37504000, 172960000, 12128000),
-        }
 
     def test_links_are_one_to_one(self, bert: Trace) -> None:
         launches = bert.device_events["launch"]
@@ -199,29 +165,6 @@ class TestMi300x:
         assert host.stop_ps == 164316288000
         events = mi300x.host_events
         assert int((events["start_ps"] + events["duration_ps"]).max()) == 164952729000
-
-
-@pytest.fixture(scope="module")
-def gemm(shared_traces: Path) -> Trace:
-    return traceview.load(shared_traces / "jax-gemm-1of8")
-
-
-class TestGemm:
-    def test_streams_and_classes(self, gemm: Trace) -> None:
-        events = gemm.device_events
-        streams = events.groupby("stream", observed=True)["duration_ps"].agg(["size", "sum"])
-        assert sorted(streams.itertuples(index=False, name=None)) == [
-            (12, 60240000),
-            (42, 3415244000),
-        ]
-        row = rows(traceview.analyze(gemm, window="devices"))[0]
-        assert (row.kernel_count, row.copy_count) == (30, 24)
-        assert (row.total_ps["compute"], row.total_ps["d2d"], row.total_ps["h2d"]) == (
-            3387604000,
-            27640000,
-            60240000,
-        )
-        assert (row.h2d_bytes, row.d2d_bytes, row.unknown_direction_count) == (None, None, 0)
 
 
 def test_all_planes_are_salvaged_from_a_file_without_its_last_byte(shared_traces: Path) -> None:

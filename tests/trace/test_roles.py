@@ -34,6 +34,10 @@ def run(folder: Path, hosts: dict[str, dict[str, Any] | None], **counts: int) ->
     return load(folder)
 
 
+def two_workers(sizes: dict[str, int]) -> dict[str, dict[str, Any] | None]:
+    return {f"vm_w{i}": {"role": "worker", "index": i, "sizes": sizes} for i in range(2)}
+
+
 @pytest.mark.parametrize(
     ("host", "cluster", "role"),
     [
@@ -73,11 +77,7 @@ def test_who_makes_steps_together(
 
 
 def test_a_size_of_the_cluster_tells_of_servers_that_were_not_recorded(tmp_path: Path) -> None:
-    sizes = {"worker": 2, "ps": 1}
-    hosts: dict[str, dict[str, Any] | None] = {
-        f"vm_w{i}": {"role": "worker", "index": i, "sizes": sizes} for i in range(2)
-    }
-    trace = run(tmp_path, hosts, vm_w1=3)
+    trace = run(tmp_path, two_workers({"worker": 2, "ps": 1}), vm_w1=3)
     assert step_groups(trace.hosts) == ((0,), (1,))
     assert missing_steps(trace) == ((), ())
 
@@ -94,10 +94,7 @@ def test_a_size_of_the_cluster_tells_of_servers_that_were_not_recorded(tmp_path:
 def test_who_was_not_recorded(
     sizes: dict[str, int], missing: list[Role], unrecorded: list[Role], tmp_path: Path
 ) -> None:
-    hosts: dict[str, dict[str, Any] | None] = {
-        f"vm_w{i}": {"role": "worker", "index": i, "sizes": sizes} for i in range(2)
-    }
-    trace = run(tmp_path, hosts)
+    trace = run(tmp_path, two_workers(sizes))
     assert list(missing_tasks(trace.hosts)) == missing
     assert list(unrecorded_tasks(trace.hosts)) == unrecorded
 

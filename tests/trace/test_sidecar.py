@@ -18,7 +18,7 @@ from traceview.report.saved import to_json
 
 def written(logdir: Path, sidecar: str) -> traceview.Report:
     (path,) = SCENARIOS["plain"]().write(logdir)
-    path.with_name(path.name.replace(".xplane.pb", ".traceview.json")).write_text(sidecar)
+    path.with_name("host0.traceview.json").write_text(sidecar)
     return traceview.analyze(logdir)
 
 
@@ -51,19 +51,22 @@ def test_every_field_may_be_missing(fields: Any, tmp_path: Path) -> None:
     assert report.capture.problems == ()
 
 
-@pytest.mark.parametrize("text", ["{", "", "\x00", "[" * 100_000])
-def test_an_unreadable_sidecar_is_only_a_problem(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        *((text, "sidecar-unreadable") for text in ("{", "", "\x00", "[" * 100_000)),
+        # Half of a pair of surrogates is no object.
+        *(
+            (json.dumps({key: "\udcff"}), "sidecar-fields")
+            for key in ("command", "variables", "window")
+        ),
+    ],
+)
+def test_an_unreadable_sidecar_is_only_a_problem(text: str, code: str, tmp_path: Path) -> None:
     report = written(tmp_path, text)
-    assert [problem.code for problem in report.capture.problems] == ["sidecar-unreadable"]
+    assert [problem.code for problem in report.capture.problems] == [code]
     assert report.results.steps is not None
     assert report.results.steps.count == 4
-
-
-@pytest.mark.parametrize("group", ["command", "variables", "window"])
-def test_half_of_a_pair_of_surrogates_is_no_object(group: str, tmp_path: Path) -> None:
-    report = written(tmp_path, json.dumps({group: "\udcff"}))
-    assert [problem.code for problem in report.capture.problems] == ["sidecar-fields"]
-    assert report.results.steps is not None
 
 
 WRONG = {

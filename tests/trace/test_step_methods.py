@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 from scripts.cuda_trace import MS, CudaTrace
-from scripts.scenarios.model import ORIGIN_PS
+from scripts.scenarios.model import ORIGIN_PS, Step, ms, new_trace
 from tests.oracle import run_answer
 from traceview.api import load
 from traceview.trace.model import HostSteps
@@ -91,3 +91,23 @@ def test_devices_that_run_apart_are_cut_at_the_busiest(tmp_path: Path) -> None:
     found = steps_of(running([*KERNELS * 4], 1, trace, first_ms=9), tmp_path)
     # GPU 1 begins its first repetition when GPU 0 is at its second.
     assert bounds(found) == [(0, 8), (8, 16), (16, 24), (24, 31)]
+
+
+# Calls of a function
+
+
+def test_the_last_call_of_a_function_ends_with_the_last_component_of_its_call(
+    tmp_path: Path,
+) -> None:
+    """A call has one `FunctionRun` per device, and any of them may be the last to return."""
+    trace = new_trace()
+    for index in range(3):
+        step = Step(trace, 50 * index)
+        step.kernel(0, 2, 4)
+        for component, (start, end) in enumerate([(0, 1), (1, 30), (31, 32)]):
+            run = {"id": 7 + index, "_r": 1, "_pt": 2, "_p": 100 * index + component}
+            step.host("FunctionRun", start, end, run, thread=trace.thread("python", 2))
+    trace.write(tmp_path)
+    (found,) = load(tmp_path).steps_by_host
+    assert found.method == "function"
+    assert found.steps[-1].duration_ps == ms(32)

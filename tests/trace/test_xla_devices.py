@@ -8,6 +8,7 @@ import pytest
 
 import traceview
 from scripts.scenarios.model import marked_steps, new_trace
+from tests.analysis.made import analyzed
 
 
 def test_numbers_past_what_a_device_can_have_are_none(tmp_path: Path) -> None:
@@ -88,8 +89,7 @@ def test_until_a_program_is_executed_its_ops_wait_for_the_thread_that_calls_it(
         step.host("Execute (jit_step)", 19, 20, {"run_id": number})
         stats = {"run_id": number, "device_ordinal": 0}
         step.host("dot.1", 20, 49.9, stats, thread=trace.thread("device", 70))
-    trace.write(tmp_path)
-    idle = traceview.analyze(tmp_path).results.idle
+    idle = analyzed(tmp_path, trace).results.idle
     assert idle is not None
     assert idle.devices[0].states["compile"] == 4 * 15 * 10**9
 

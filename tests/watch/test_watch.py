@@ -65,6 +65,12 @@ def once(command: Command, logs: Path, *options: str) -> Done:
     return command("watch", str(logs), "--once", "--every", "10ms", *options)
 
 
+def begun(logs: Path) -> Follower:
+    follower = Follower(logs, None, 5)
+    follower.begin()
+    return follower
+
+
 def news(follower: Follower) -> list[str]:
     """The runs of one look: those read, with what is said of them, and those that cannot be."""
     return [
@@ -88,18 +94,14 @@ def test_a_line(command: Command, logs: Path, fixtures: Path) -> None:
     land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
     land(logs, trace_in(fixtures, "custom-loop-2"), "2026_01_03_00_00_00")
     lines = once(command, logs).out.splitlines()
-    assert [line.split(" · ")[0] for line in lines] == [
-        "2026_01_01_00_00_00",
-        "2026_01_02_00_00_00",
-        "2026_01_03_00_00_00",
-    ]
+    names = [line.split(" · ")[0] for line in lines]
+    assert names == [f"2026_01_0{day}_00_00_00" for day in (1, 2, 3)]
     assert " · no verdict yet: it takes 3 runs before · " in lines[1]
     assert re.search(r" · 9\d\.\d% faster than the last 2 runs · ", lines[2])
 
 
 def test_each_run_is_reported_once(logs: Path, fixtures: Path) -> None:
-    follower = Follower(logs, None, 5)
-    follower.begin()
+    follower = begun(logs)
     assert news(follower) == ["2026_01_01_00_00_00 history"]
     assert news(follower) == []
     land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
@@ -113,8 +115,7 @@ def test_each_run_is_reported_once(logs: Path, fixtures: Path) -> None:
 
 
 def test_a_file_that_grows_is_waited_for(logs: Path, fixtures: Path) -> None:
-    follower = Follower(logs, None, 5)
-    follower.begin()
+    follower = begun(logs)
     assert len(news(follower)) == 1
     whole = trace_in(fixtures, "keras-fit-2").read_bytes()
     file = land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
@@ -137,8 +138,7 @@ def pass_time(path: Path, seconds: float) -> None:
 def test_a_file_that_stays_incomplete_beside_another_is_reported_once(
     logs: Path, fixtures: Path
 ) -> None:
-    follower = Follower(logs, None, 5)
-    follower.begin()
+    follower = begun(logs)
     name, whole = "2026_01_02_00_00_00", trace_in(fixtures, "keras-fit-2")
     file = land(logs, whole, name)
     file.write_bytes(whole.read_bytes()[:1000])
@@ -153,10 +153,6 @@ def test_a_file_that_stays_incomplete_beside_another_is_reported_once(
     assert [news(follower), news(follower)] == [[], [name]]
 
 
-def said_of(command: Command, logs: Path, *options: str) -> list[str]:
-    return once(command, logs, *options).err.splitlines()
-
-
 def test_what_stays_incomplete_is_said_with_what_reads_it(
     command: Command, logs: Path, fixtures: Path, tmp_path: Path
 ) -> None:
@@ -166,15 +162,14 @@ def test_what_stays_incomplete_is_said_with_what_reads_it(
     options = ("--state", str(tmp_path / "state.json"))
     for seconds in (0, 110):
         pass_time(cut, seconds)
-        said = said_of(command, logs, *options)
-        assert said == ["traceview: it's cut is not complete yet"]
+        done = once(command, logs, *options)
+        assert done.err == "traceview: it's cut is not complete yet\n"
     pass_time(cut, 121)
-    (said_of_cut,) = said_of(command, logs, *options)
-    assert said_of_cut.startswith(
-        f"traceview: it's cut stays unreadable: its files have not grown for two minutes; {cut}: byte "
-    )
-    _, _, salvage = said_of_cut.partition("What is readable of it: ")
-    assert said_of(command, logs, *options) == []
+    said = once(command, logs, *options).err
+    why = "its files have not grown for two minutes"
+    assert said.startswith(f"traceview: it's cut stays unreadable: {why}; {cut}: byte ")
+    _, _, salvage = said.partition("What is readable of it: ")
+    assert once(command, logs, *options).err == ""
     done = command(*shlex.split(salvage)[1:])
     assert (done.code, "damaged" in done.out) == (0, True)
 
@@ -185,19 +180,6 @@ def test_once_says_why_there_is_nothing(command: Command, tmp_path: Path) -> Non
         assert (done.code, said in done.err) == (3, True)
 
 
-class FullDisk:
-    """Takes no file while it is full."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.is_full = False
-        monkeypatch.setattr(watch_module, "write_file", self)
-
-    def __call__(self, path: Path, parts: list[bytes]) -> None:
-        if self.is_full:
-            raise UsageError(f"cannot write {path}: No space left on device")
-        write_file(path, parts)
-
-
 def test_a_full_disk_does_not_end_the_watch(
     logs: Path,
     fixtures: Path,
@@ -206,12 +188,17 @@ def test_a_full_disk_does_not_end_the_watch(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Its files are written again when there is room; each trouble is said once."""
-    disk = FullDisk(monkeypatch)
+    is_full = False
+
+    def written(path: Path, parts: list[bytes]) -> None:
+        if is_full:
+            raise UsageError(f"cannot write {path}: No space left on device")
+        write_file(path, parts)
+
+    monkeypatch.setattr(watch_module, "write_file", written)
     prometheus, state = tmp_path / "x.prom", tmp_path / "state.json"
-    follower = Follower(logs, None, 5)
-    jobs = [(Job("logs", str(logs)), follower)]
+    jobs = [(Job("logs", str(logs)), begun(logs))]
     outputs = watch_module._Watch(jobs, (), prometheus, state, {}, None, is_once=False)
-    follower.begin()
 
     def look() -> tuple[int, list[str]]:
         outputs.look()
@@ -220,7 +207,7 @@ def test_a_full_disk_does_not_end_the_watch(
 
     assert look() == (1, [])
     before = prometheus.read_bytes(), state.read_bytes()
-    disk.is_full = True
+    is_full = True
     land(logs, trace_in(fixtures, "custom-loop-2"), "2026_01_02_00_00_00")
     assert look() == (0, [])
     said = [
@@ -230,7 +217,7 @@ def test_a_full_disk_does_not_end_the_watch(
     assert look() == (1, said)
     assert look() == (0, [])
     assert (prometheus.read_bytes(), state.read_bytes()) == before
-    disk.is_full = False
+    is_full = False
     assert look() == (0, [])
     assert b"2026_01_02_00_00_00" in prometheus.read_bytes()
     assert b"2026_01_02_00_00_00" in state.read_bytes()
@@ -241,8 +228,7 @@ def test_a_state_goes_on_where_the_last_call_ended(
     command: Command, logs: Path, fixtures: Path, tmp_path: Path
 ) -> None:
     state = ("--state", str(tmp_path / "state.json"))
-    assert len(once(command, logs, *state).out.splitlines()) == 1
-    assert once(command, logs, *state).out == ""
+    assert [len(once(command, logs, *state).out.splitlines()) for _ in range(2)] == [1, 0]
     land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
     (line,) = once(command, logs, *state).out.splitlines()
     assert "no verdict yet: it takes 3 runs before" in line
@@ -465,13 +451,7 @@ def test_a_change_in_words(lengths: tuple[float, ...], text: str) -> None:
     assert since(*lengths).text.startswith(text), since(*lengths).text
 
 
-# The units of docs/runs.md
-
-
-def block_of(language: str) -> str:
-    """The block of a language below the heading of the page."""
-    section = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8").partition("\n## Watch\n")[2]
-    return section.partition(f"```{language}\n")[2].partition("```")[0]
+# The unit of docs/runs.md
 
 
 class AsWritten(ConfigParser):
@@ -481,39 +461,26 @@ class AsWritten(ConfigParser):
         return optionstr
 
 
-def watched_once(words: list[str], command: Command, places: dict[str, Path]) -> Done:
-    """A command of the page, run for one look with other places."""
-    assert words[0].rpartition("/")[2] == "traceview"
+def test_the_unit_of_systemd_watches(logs: Path, command: Command, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8").partition("\n## Watch\n")[2]
+    block = page.partition("```ini\n")[2].partition("```")[0]
+    unit = AsWritten(interpolation=None)
+    unit.read_string(block)
+    service = unit["Service"]
+    assert service["SuccessExitStatus"] == str(128 + signal.SIGTERM)
+    program, *words = shlex.split(service["ExecStart"])
+    assert program.endswith("/traceview")
+    places = {"/data/logs": logs, "%S": tmp_path, "/var/lib/node_exporter": tmp_path}
     for shown, place in places.items():
         assert any(shown in word for word in words)
         words = [word.replace(shown, str(place)) for word in words]
-    return command(*words[1:], "--once", "--every", "10ms")
-
-
-def test_the_unit_of_systemd_watches(logs: Path, command: Command, tmp_path: Path) -> None:
-    unit = AsWritten(interpolation=None)
-    unit.read_string(block_of("ini"))
-    service = unit["Service"]
-    assert service["SuccessExitStatus"] == str(128 + signal.SIGTERM)
-    places = {"/data/logs": logs, "%S": tmp_path, "/var/lib/node_exporter": tmp_path}
     (tmp_path / service["StateDirectory"]).mkdir()
-    done = watched_once(shlex.split(service["ExecStart"]), command, places)
+    done = command(*words, "--once", "--every", "10ms")
     assert (done.code, done.err, len(done.out.splitlines())) == (0, "", 1)
     assert (tmp_path / service["StateDirectory"] / "state.json").is_file()
     assert 'job="train"' in (tmp_path / "traceview.prom").read_text(encoding="utf-8")
     if verify := shutil.which("systemd-analyze"):
         path = tmp_path / "traceview-watch.service"
-        program, _, rest = service["ExecStart"].partition(" ")
-        path.write_text(block_of("ini").replace(f"{program} {rest}", f"/bin/true {rest}"))
+        path.write_text(block.replace(f"{program} ", "/bin/true "))
         verified = subprocess.run([verify, "verify", path], capture_output=True, text=True)
         assert (verified.returncode, verified.stderr) == (0, "")
-
-
-def test_the_container_of_kubernetes_watches(logs: Path, command: Command) -> None:
-    shown = block_of("yaml")
-    words = re.search(r"^ +command: \[(.+)\]$", shown, re.MULTILINE)
-    assert words is not None
-    assert "mountPath: /logs}" in shown
-    done = watched_once(words[1].split(", "), command, {"/logs": logs})
-    assert (done.code, done.err, len(done.out.splitlines())) == (0, "", 1)
-    assert (logs / "watch.json").is_file()

@@ -20,6 +20,7 @@ from traceview.analysis.rules.finding import SEVERITIES, Finding
 from traceview.analysis.rules.rule import LIMIT, phrases_of, rendered
 from traceview.analysis.rules.sentences import text_phrase
 from traceview.analysis.workload.compute import Compute
+from traceview.analysis.workload.compute_rules import FUNCTION_RATIO
 from traceview.base.record import (
     Key,
     Message,
@@ -261,10 +262,19 @@ def by_rank(finding: Finding) -> tuple[int, float, str, tuple[str, ...]]:
         else (1 if finding.severity != "info" else 2)
         if finding.loss
         else 3 + SEVERITIES.index(finding.severity),
-        -(finding.loss.gain if finding.loss else 0.0),
+        -_rank_of_gain(finding),
         finding.code,
         finding.devices,
     )
+
+
+_OF_ANY_STEP: Final = 0.5
+"""What a step loses because it is small counts half where findings are ordered, for that is as true of healthy ones; a choice of ours."""
+
+
+def _rank_of_gain(finding: Finding) -> float:
+    gain = finding.loss.gain if finding.loss else 0.0
+    return gain * (_OF_ANY_STEP if finding.sentences[:1] == ("small",) else 1)
 
 
 def profiler_factor(capture: Capture) -> float:
@@ -344,17 +354,37 @@ def _healthy(sums: LedgerSums, times: DeviceTime | None, compute: Compute | None
     share = dict(sums.share_by_state)
     computing = numbers.percent(share.pop(State.COMPUTE.key, 0.0))
     largest = next(iter(compute.op_types), None) if compute else None
-    if largest is not None and largest.compute_ratio >= LIMIT:
+    computing_of = ""
+    if compute and compute.function and _is_telling(compute):
+        place, _, function = compute.function.partition(" in ")
+        # Python makes up names such as `<lambda>`.
+        where = place if function.startswith("<") else f"{function}, {place}"
+        computing_of = f", {numbers.percent(compute.function_ratio)} of that in {where}"
+    elif largest is not None and largest.compute_ratio >= LIMIT:
         # TensorFlow's own names for ops that oneDNN runs.
         op_type = largest.op_type.removeprefix("_Mkl").removeprefix("Native")
         computing_of = f", {numbers.percent(largest.compute_ratio)} of that {op_type}"
-    else:
-        computing_of = ""
     key = max(share, key=lambda key: share[key], default=None)
     loss = ""
     if key is not None and share[key] >= LIMIT:
         loss = f"; {look_of(STATES, key).words}: {numbers.percent(share[key])}"
     return f"No problem found: {who}, {computing} computing{computing_of}{loss}."
+
+
+def healthy_headline(report: Report) -> str:
+    """The headline of a report whose verdict is that all is well, made anew of what it holds."""
+    results = report.results
+    if results.ledger is None:
+        return report.verdict.headline
+    headline = _healthy(results.ledger, results.device_time, results.compute)
+    return plain(_of_hosts(report.capture, None, text_phrase(headline)))
+
+
+def _is_telling(compute: Compute) -> bool:
+    """Whether one function has much of the compute, not nearly all, and no type of op half as much."""
+    most = max((row.compute_ratio for row in compute.op_types), default=0.0)
+    share = compute.function_ratio or 0.0
+    return FUNCTION_RATIO <= share <= 1 - FUNCTION_RATIO and 2 * most <= share
 
 
 def _unusable(trace: Trace, capture: Capture, count: int) -> str:

@@ -99,6 +99,7 @@ from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.python_lines import WAITS_RATIO
 from traceview.trace.host.state_timeline import complement, intersection, joined_spans
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass, HostNameKind
@@ -263,7 +264,8 @@ def _recast_python(draft: Draft) -> None:
     state = State.HOST_OPS if draft.kind == "replica" else State.LAUNCH
     draft.recast(spans, (State.PYTHON,), state)
     of_framework = joined_spans((spans, compiles))
-    _recast_late_dispatch(draft, difference(lines.at_work(caller), of_framework))
+    at_work = lines.at_work(caller, silences, least_load=WAITS_RATIO)
+    _recast_late_dispatch(draft, difference(at_work, of_framework))
 
 
 def _recast_late_dispatch(draft: Draft, of_script: IntervalSet) -> None:
@@ -355,27 +357,25 @@ def _recast_without_cores(
     draft.recast_ends(lost, state, by)
 
 
-_AT_A_LINE: Final = (
-    State.INPUT,
-    State.HOST_OPS,
-    State.LAUNCH,
-    State.LATENCY,
-    State.UNKNOWN,
-    State.H2D,
-    State.SYNC,
-    State.PYTHON,
-    State.BETWEEN,
-    State.PYTHON_THREAD,
-)
-"""What a device may be idle for because of the line that the thread of the steps is at."""
+_PURPOSES: Final = (State.EVALUATION, State.CHECKPOINT)
+"""What a line calls the framework for: what it traces, converts and reads meanwhile belongs to that."""
 
 _MAIN: Final = (State.SYNC, State.PYTHON, State.BETWEEN, State.PYTHON_THREAD)
-"""Of these the states that say what the line does; dispatch is what every line that calls the framework costs."""
+"""Other states that say what a line does; dispatch is what every line that calls the framework costs."""
+
+_AT_A_LINE: Final = (
+    *(*_PURPOSES, *_MAIN, State.COMPILE),
+    *(State.INPUT, State.HOST_OPS, State.LAUNCH, State.LATENCY, State.UNKNOWN, State.H2D),
+)
+"""What a device may be idle for because of the line that the thread of the steps is at."""
 
 _MOSTLY_RATIO: Final = 1 / 2
 _MOSTLY_BETWEEN_RATIO: Final = 2 / 3
 """Of the idle time at a line: its main state has so much of it; time between steps may border on the line that calls the step.
 Choices of ours."""
+
+_PURPOSE_RATIO: Final = 1 / 4
+"""The same of what a line outside of the steps calls the framework for. A choice of ours."""
 
 _LEAST_AT_A_LINE: Final = 0.05
 """Of the window: what a line mostly does in less is no finding. A choice of ours."""
@@ -394,18 +394,32 @@ def _recast_lines(draft: Draft) -> None:
         if covered_ps(spans, draft.window) < least_ps:
             continue
         at_line = draft.idle_in(_AT_A_LINE) & ~_follows_wait(draft.columns)
+        at_line |= is_among(draft.columns, _PURPOSES)
         cut, rows = cut_at_spans(draft.columns, spans, at_line)
         of_state = np.bincount(cut.state[rows], cut.duration_ps[rows], len(State))
-        main = State(int(of_state.argmax()))
-        ratio = _MOSTLY_BETWEEN_RATIO if main == State.BETWEEN else _MOSTLY_RATIO
-        if main not in _MAIN or of_state[main] < max(ratio * of_state.sum(), least_ps):
+        in_steps = intersection(spans, draft.states.markers)
+        main = _main_state(of_state, least_ps, is_outside=not in_steps.start.size)
+        if main is None:
             continue
         by = draft.by_line(line)
         if main == State.PYTHON_THREAD:
             own = rows[cut.state[rows] == main]
             longest = int(own[cut.duration_ps[own].argmax()])
             by = By(int(cut.by_kind[longest])), int(cut.by[longest])
-        draft.columns = recast_rows(cut, rows, main, by)
+        draft.columns = recast_rows(cut, rows[cut.activity[rows] == IDLE], main, by)
+
+
+def _main_state(of_state: Int64Array, least_ps: float, *, is_outside: bool) -> State | None:
+    """What a line mostly is, by the time in each state; of one outside of the steps what it calls the framework for."""
+    whole_ps = of_state.sum()
+    purpose = max(_PURPOSES, key=of_state.__getitem__)
+    if is_outside and whole_ps >= least_ps and of_state[purpose] >= _PURPOSE_RATIO * whole_ps:
+        return purpose
+    main = State(int(of_state.argmax()))
+    is_between = main == State.BETWEEN and not is_outside
+    ratio = _MOSTLY_BETWEEN_RATIO if is_between else _MOSTLY_RATIO
+    is_clear = of_state[main] >= max(ratio * whole_ps, least_ps)
+    return main if main in _MAIN and is_clear else None
 
 
 def _follows_wait(columns: Columns) -> BoolArray:

@@ -17,8 +17,11 @@ METRICS: Final = {
     "python_line": "line of Python",
 }
 
-SOME_STEPS: Final = {"some": "It occurs in {affected} of {used}, {each} each."}
-"""Where most steps have none of it."""
+SOME_STEPS: Final = {
+    "some": "It occurs in {affected} of {used}, {each} each.",
+    "grows": "It grows with the steps, from {early} to {late_on}: what earlier steps did may be done again.",
+}
+"""Where most steps have none of it, or each has more of it than the one before."""
 
 _NO_PYTHON: Final = {
     "waits": "That line waits most of the time: for work, a lock, a queue, a process, a file, the network or a timer.",
@@ -37,16 +40,19 @@ _AWAITED_ACTIONS: Final = {
     "network": "Do it in a thread of its own, or in every 100th step only.",
 }
 _ON: Final = "[, with {hooks} on]"
-_TRACED: Final = (
-    "Turn {hooks} off while training, and capture again.",
-    "It slows all Python down. How much of this time it takes is not recorded; all of it at most.",
-)
-"""Where something is on that notes each allocation, call or line of Python."""
+_TRACED: Final = "Turn {hooks} off while training, and capture again."
+_ALL: Final = "It slows down all Python, or each call of a step. How much of this time it takes is not recorded; all of it at most."
+_TURNED_OFF: Final = dict.fromkeys(("traced", "jax-traced"), (_TRACED, _ALL))
+"""Where something is on that notes each allocation, call or line of Python, or that checks or runs steps op by op."""
+
+_ONE_BY_ONE: Final = {
+    "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`[, in {line}]" + _ON,
+    "jax-eager": "{who:waits/wait} {loss} for {count} of jitted functions per step[, in {line}]" + _ON,
+}  # fmt: skip
 
 _NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
     **_AWAITED_ACTIONS,
-    "traced": _TRACED,
-    "jax-traced": _TRACED,
+    **_TURNED_OFF,
     "iterator": (
         "Make one data set of all inputs and one iterator, before the loop; in Keras call `fit` once.",
         "`tf.data.Dataset.from_tensor_slices(files).interleave(reader)` is one data set of many files; `repeat()` gives it no end.",
@@ -154,8 +160,7 @@ LAUNCH_BOUND: Final = Rule(
         "kernels": "{who:spends/spend} {loss} on {count} per step, most shorter than {short}[, {line}]",
         "small": "The step is small: kernel launches take {loss}[, {line}]",
         "loop": "{who:waits/wait} {loss} for the launches of a loop of {count} per step[, {line}]",
-        "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`[, in {line}]",
-        "jax-eager": "{who:waits/wait} {loss} for {count} of jitted functions per step[, in {line}]",
+        **_ONE_BY_ONE,
     },
     meaning=(
         "The host launches ops one after the other more slowly than the device runs them: many small kernels, eager "
@@ -176,6 +181,7 @@ LAUNCH_BOUND: Final = Rule(
         "`TF_GPU_THREAD_MODE=gpu_private` if executor threads compete."
     ),
     actions={
+        **_TURNED_OFF,
         "kernels": "Compute on whole batches: one op instead of a loop over rows, times or variables, or `jit_compile=True`.",
         "jax-loop": (
             "Run fewer iterations, or do more in each: every one launches its kernels anew.",
@@ -270,8 +276,7 @@ HOST_BOUND: Final = Rule(
     title="{who:waits/wait} {loss} for host ops[ in {line}]" + _ON,
     titles={
         "small": "The step is small: host ops take {loss}" + _ON,
-        "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`[, in {line}]",
-        "jax-eager": "{who:waits/wait} {loss} for {count} of jitted functions per step[, in {line}]",
+        **_ONE_BY_ONE,
         "host": "{count} per step run outside of any `tf.function`: at least {loss} is lost",
     },
     meaning=(
@@ -314,7 +319,11 @@ HOST_BOUND: Final = Rule(
     action="Move preprocessing into `dataset.map(...)`, and keep string and lookup ops out of the step.",
     advice="See what was placed on the CPU with `tf.debugging.set_log_device_placement(True)`.",
     actions={
-        "small": "Give the devices more work per step: a larger batch, or `steps_per_execution` in `compile()` of Keras.",
+        "small": (
+            "Give the devices more work per step: a larger batch, or `steps_per_execution` in `compile()` of Keras.",
+            "Where compute is of pairs of examples, a larger batch costs its square.",
+        ),
+        **_TURNED_OFF,
         **_CONVERSIONS,
         "jax-puts": (
             "Put on the devices once, before the loop, what stays the same; of many arrays `np.stack` one on the host and put that.",
@@ -423,12 +432,16 @@ VALIDATION_STALL: Final = Rule(
     code="validation-stall",
     states=(State.EVALUATION,),
     title="{who:spends/spend} {loss} in an evaluation between steps[ in {line}]" + _WHEN,
+    titles={"anew": "{who:spends/spend} {loss} in an evaluation traced anew[ in {line}]" + _WHEN},
     meaning="The model is evaluated inside the window, and training waits for it.",
     starts_at=(
         "{limit} of the GPU time in evaluations: between two step markers, after at most half of the steps, the thread of the "
-        "markers calls a graph and asks for input"
+        "markers calls a graph and asks for input. If two of them or more trace and compile for "
+        "{traced_ratio} of their time or longer, that is said"
     ),
+    limits={"traced_ratio": 0.25},  # of `predict` of a new model it was half
     action="Evaluate less often, or on less data.",
+    actions={"anew": "Make it once, before the loop: a new model, or function, is traced anew."},
     advice=(
         "`Model.fit` has `validation_freq` and `validation_steps`. To look at training alone, capture steps without an evaluation: "
         "`traceview capture --steps 100:110`."

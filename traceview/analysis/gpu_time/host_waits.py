@@ -14,7 +14,7 @@ from traceview.analysis.facts.python import PythonShare
 from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.facts.threads import threads_at_work
 from traceview.analysis.gpu_time import host_wait_rules as rules
-from traceview.analysis.gpu_time.tracing import compilation
+from traceview.analysis.gpu_time.tracing import compilation, evaluations
 from traceview.analysis.gpu_time.waits import (
     CLEAR_RATIO,
     SHOWN_TYPES,
@@ -34,7 +34,6 @@ from traceview.analysis.measures.op_work import line_of_rows
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import (
     LIMIT,
-    Rule,
     is_of_jax,
     loss_of_host,
     lost_argument,
@@ -59,6 +58,8 @@ _MOST_BETWEEN_PS: Final = 200 * PS_PER_US
 
 _PUTS: Final = "device_put"
 _TRACED: Final = "traced"
+_WITHOUT_GRAPHS: Final = frozenset(("tf.config.run_functions_eagerly", "jax_disable_jit"))
+"""Settings with which the ops of functions run one by one."""
 
 _CONVERTS: Final = (
     *("tensorflow/python/framework/constant_op.py", "tensorflow/python/framework/tensor_"),
@@ -163,6 +164,7 @@ def late_launches(waits: Waits) -> Finding | None:
     of_named = [d for d in ledger.devices if trace.device_key(d) in waits.loss.devices]
     kernels = unique_ids(columns.event[running & is_in(ledger.device, of_named)]).size
     key, arguments = "", _line_of_ops(waits.context, waits.rows)
+    tracing = waits.tracing if _WITHOUT_GRAPHS & {*waits.hooks} else {}
     asked = _conditions_per_step(waits)
     if ratio >= CLEAR_RATIO and waits.loss.named_steps:
         key = "kernels"
@@ -173,17 +175,16 @@ def late_launches(waits: Waits) -> Finding | None:
     elif asked >= rules.LAUNCH_BOUND.limits["asked_count"]:
         key, arguments["count"] = "loop", Number(asked, "iteration")
     elif (ops := many_eager_ops(waits.context, waits.host)) is not None:
-        key = "jax-eager" if is_of_jax(trace) else "eager"
-        arguments = line_argument(waits.python(State.LAUNCH)) | ops.arguments(
-            "call" if is_of_jax(trace) else "op"
-        )
+        key, unit = ("jax-eager", "call") if is_of_jax(trace) else ("eager", "op")
+        arguments = line_argument(waits.python(State.LAUNCH)) | ops.arguments(unit)
+        arguments |= tracing
     elif waits.is_of_small_step:
         key = "small"
     return waits.finding(
         rules.LAUNCH_BOUND,
         arguments=arguments,
         title=key,
-        action=key.removeprefix("jax-"),
+        action=_TRACED if "hooks" in arguments else key.removeprefix("jax-"),
         notes=(key.removeprefix("jax-"),),
     )
 
@@ -297,12 +298,15 @@ def _host_ops(waits: Waits) -> Finding | None:
         action = "puts"
     elif inner.startswith((*_CONVERTS, _NUMPY)):
         action = "convert"
-    is_called = is_small and not (is_replica and waits.has_many_ops)
+    if waits.tracing:
+        action = _TRACED
+    elif is_small and not (is_replica and waits.has_many_ops):
+        action = "small"
     return waits.finding(
         rules.HOST_BOUND,
         arguments=line | waits.tracing,
         title="small" if is_small else "",
-        action="small" if is_called else action,
+        action=action,
         notes=() if is_replica else ("gpu",),
         # On a CPU the dispatch shares the cores with the ops.
         unsure="cores" if is_replica else "",
@@ -344,16 +348,18 @@ def _outside_of_graphs(waits: Waits) -> Iterator[Finding | None]:
         yield python_in_step(Waits(context, waits.result, elsewhere))
         waits = Waits(context, waits.result, waits.rows & ~elsewhere)
     key, unit = ("jax-eager", "call") if is_of_jax(context.trace) else ("eager", "op")
+    tracing = waits.tracing if _WITHOUT_GRAPHS & {*waits.hooks} else {}
     yield waits.finding(
         rules.HOST_BOUND,
         arguments={
             **ops.arguments(unit),
             **line_argument(waits.python(State.PYTHON)),
             "own": Time(int(ops.ps_of_steps.sum()) // ops.ps_of_steps.size),
+            **tracing,
         },
         evidence=[_count(context, ops, context.trace.device_key(waits.device))],
         title=key,
-        action="eager",
+        action=_TRACED if tracing else "eager",
         notes=(key,),
     )
 
@@ -568,16 +574,17 @@ def python_thread(waits: Waits) -> Finding | None:
     )
 
 
-def _of_state(rule: Rule) -> Callable[[Waits], Finding | None]:
-    """Concludes from the rows of the state of a rule by it, with the line of Python that ran."""
-    return lambda waits: waits.finding(rule, arguments=line_argument(waits.python(rule.states[0])))
+def garbage(waits: Waits) -> Finding | None:
+    """Garbage collections, with the line of Python that ran."""
+    arguments = line_argument(waits.python(State.GARBAGE_COLLECTION))
+    return waits.finding(rules.GARBAGE_COLLECTION, arguments=arguments)
 
 
 _CONCLUSIONS: Final[Mapping[tuple[State, ...], Callable[[Waits], Finding | None]]] = {
     rules.LAUNCH_BOUND.states: late_launches,
     (State.CHECKPOINT,): checkpoints,
-    (State.EVALUATION,): _of_state(rules.VALIDATION_STALL),
-    (State.GARBAGE_COLLECTION,): _of_state(rules.GARBAGE_COLLECTION),
+    (State.EVALUATION,): evaluations,
+    (State.GARBAGE_COLLECTION,): garbage,
     (State.SYNC,): values_read,
     (State.BETWEEN,): between_steps,
     (State.PYTHON_THREAD,): python_thread,

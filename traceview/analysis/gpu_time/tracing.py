@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from traceview.analysis.facts.python import CLEARING, REQUESTED
 from traceview.analysis.facts.selection import Selection, step_bounds
-from traceview.analysis.gpu_time.host_wait_rules import METRICS, SOME_STEPS
+from traceview.analysis.gpu_time.host_wait_rules import METRICS, SOME_STEPS, VALIDATION_STALL
 from traceview.analysis.gpu_time.waits import (
     FEWEST_TO_COMPARE,
     Waits,
@@ -33,6 +33,7 @@ from traceview.base.ids import unique_ids
 from traceview.base.intervals import NEVER, IntervalSet, union
 from traceview.base.units import PS_PER_NS
 from traceview.ledger.states import State
+from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.python_lines import PythonLine
 from traceview.trace.model import Trace
@@ -215,6 +216,18 @@ RULES: Final = (RETRACING, COMPILE_IN_WINDOW, FIRST_CALL)
 
 
 # What was traced or compiled
+
+
+def evaluations(waits: Waits) -> Finding | None:
+    """Evaluations, and whether most of their time is that they are traced again and again."""
+    states = waits.context.idle.states[waits.host]
+    compiles = states.timeline(states.caller).spans_of((Cause.COMPILE,))
+    spans = waits.context.ledger.spans_of([waits.device], waits.rows)
+    least_ps = VALIDATION_STALL.limits["traced_ratio"] * (spans.end - spans.start)
+    is_traced = compiles.within(spans.start, spans.end) >= least_ps
+    key = "anew" if is_traced.sum() > 1 else ""
+    arguments = line_argument(waits.python(State.EVALUATION))
+    return waits.finding(VALIDATION_STALL, arguments=arguments, title=key, action=key)
 
 
 def compilation(waits: Waits) -> Finding | None:

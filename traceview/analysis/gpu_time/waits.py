@@ -46,6 +46,13 @@ _AFFECTED_RATIO: Final = 0.2
 _OF_AFFECTED_RATIO: Final = 0.8
 """Of the time of a state: where some steps have less of it, the others have it too, and nothing is said of how many."""
 
+_FEWEST_EARLY: Final = 3
+_GROWTH_RATIO: Final = 1.25
+_IN_ORDER: Final = 0.8
+"""A state grows if the last third of the steps, which has so many, has so much more of it than the first, and of so many pairs of
+steps, less those of which the opposite holds, the later one has more. Choices of ours."""
+_MOST_COMPARED: Final = 100
+
 FEWEST_TO_COMPARE: Final = 3
 """Of fewer steps none counts as affected."""
 
@@ -115,10 +122,14 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         return self.context.trace.device_list[self.device].host
 
     @property
+    def hooks(self) -> tuple[str, ...]:
+        """What was on that slows down all Python of the host, or each of its calls."""
+        return self.context.trace.hosts[self.host].captured.environment.tracing.hooks
+
+    @property
     def tracing(self) -> dict[str, Argument]:
-        """What slows down all Python of the host, where something does."""
-        hooks = self.context.trace.hosts[self.host].captured.environment.tracing.hooks
-        return {"hooks": Names(hooks, "setting")} if hooks else {}
+        """The same as an argument, where something was on."""
+        return {"hooks": Names(self.hooks, "setting")} if self.hooks else {}
 
     def python(self, state: State) -> PythonShare | None:
         """The line of Python that ran in them, in the state that they are in."""
@@ -155,10 +166,11 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         `unsure`: the key of the reason why it is little more than a guess. `words`: as of `Rule.finding`.
         """
         steps, arguments_of_steps = self._affected()
+        growth = {} if steps else self._growth()
         return rule.of_rows(
             self.context,
             self.rows,
-            arguments={**(arguments or {}), **arguments_of_steps},
+            arguments={**(arguments or {}), **arguments_of_steps, **growth},
             confidence=("low", unsure) if unsure else ("high", ""),
             evidence=(
                 *evidence,
@@ -166,7 +178,7 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
                 *self._longest_gap(rule.states[0]),
             ),
             steps=steps,
-            notes=(*notes, *(("some",) if steps else ())),
+            notes=(*notes, *(("some",) if steps else ()), *(("grows",) if growth else ())),
             **words,
         )
 
@@ -214,6 +226,25 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
             "used": Number(len(used), "used step"),
             "each": Time(int(of_steps[affected].sum()) // count),
         }
+
+    def _growth(self) -> dict[str, Argument]:
+        """How much of it early steps have, and late ones, where it grows from step to step."""
+        ledger = self.context.ledger
+        if not ledger.has_steps:
+            return {}
+        of_steps = ledger.by_step(self.rows, self.device)
+        third = of_steps.size // 3
+        early_ps, late_ps = (
+            median_ps(part) or 0 for part in (of_steps[:third], of_steps[of_steps.size - third :])
+        )
+        if third < _FEWEST_EARLY or late_ps < _GROWTH_RATIO * early_ps or not late_ps:
+            return {}
+        compared = of_steps[:: 1 + of_steps.size // _MOST_COMPARED]
+        is_later = np.triu(np.ones((compared.size, compared.size), dtype=np.bool_), 1)
+        order = np.sign(compared[None, :] - compared[:, None])[is_later]
+        if order.mean() < _IN_ORDER:
+            return {}
+        return {"early": Time(early_ps), "late_on": Time(late_ps)}
 
 
 def line_argument(python: PythonShare | None) -> dict[str, Argument]:

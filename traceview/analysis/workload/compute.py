@@ -10,16 +10,13 @@ Ops of JAX say their program, named after its function. TensorFlow calls the gra
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from traceview.analysis.facts.layers import (
-    Place,
     cast_labels,
     instructions_that,
     label_kernels,
@@ -42,7 +39,6 @@ from traceview.analysis.workload.compute_rules import (
     BATCH_WORK,
     CASTS,
     CONSTANT,
-    COPIES_RATIO,
     COSTLY_OPS,
     FACTORING,
     FLOAT64,
@@ -55,9 +51,21 @@ from traceview.analysis.workload.compute_rules import (
     UNTRAINED,
     VARIABLE_WORK,
 )
+from traceview.analysis.workload.costly_ops import (
+    BY_NAME,
+    GROUPS,
+    LOW_RATE,
+    codes_of_labels,
+    labels_by_name,
+    longest_function,
+    multiplies_nothing,
+    own_part,
+    slow_products,
+    types_of_labels,
+)
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
-from traceview.base.record import OpType, Record, Share
+from traceview.base.record import OpType, Record, Share, SourceLine
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.ledger.states import State
@@ -67,13 +75,11 @@ from traceview.trace.device.op_names import (
     Phase,
     SideWork,
     event_phases,
-    of_instructions,
     op_labels,
-    op_names,
     side_work_of,
 )
 from traceview.trace.model import Recording
-from traceview.xplane.columns import C128, F64, Instruction
+from traceview.xplane.columns import C128, F64
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
 
@@ -103,9 +109,13 @@ class Compute(Record, frozen=True):
 
     Attributes:
         op_types: The three types of ops that take longest on all devices together.
+        function: The line of the longest op of the Python function that takes longest, with its gradients; null where none is known.
+        function_ratio: The share of the compute that this function has.
     """
 
     op_types: tuple[TypeOfCompute, ...]
+    function: SourceLine | None = None
+    function_ratio: Share | None = None
 
 
 def compute(context: Context) -> Compute | Skipped:
@@ -116,7 +126,7 @@ def compute(context: Context) -> Compute | Skipped:
     if not ops.whole_ps:
         return Skipped("no device computed in the used steps")
     shares = (TypeOfCompute(type_, ops.by_type[type_] / ops.whole_ps) for type_ in ops.types)
-    return Compute(tuple(shares))
+    return Compute(tuple(shares), *(longest_function(context) or ()))
 
 
 class _SomeOps(Struct, frozen=True, eq=False):
@@ -143,7 +153,7 @@ def _some_ops(
     """What some devices, by default all, compute of what these labels name."""
     rows = rows_of_labels(context, labels, devices)
     by_label = label_ps(context, rows)
-    types, of_label = context.once(_types_of_labels)
+    types, of_label = context.once(types_of_labels)
     total = SWEEPS.totals(of_label, by_label, len(types)).tolist()
     by_type = {type_: ps for type_, ps in zip(types, total, strict=True) if ps}
     named = sorted(filter(None, by_type), key=lambda type_: (-by_type[type_], type_))
@@ -153,36 +163,6 @@ def _some_ops(
 def _all_ops(context: Context) -> _SomeOps:
     """All that was computed."""
     return _some_ops(context, np.ones(context.once(_op_of_label).size, dtype=np.bool_))
-
-
-def _types_of_labels(context: Context) -> tuple[tuple[str, ...], Int64Array]:
-    """The types of ops, "" where none was recorded, and int64 the place of that of each label.
-
-    Of an instruction of XLA it is the op of the source that it was made for, or its own, of what XLA has added.
-    """
-    trace = context.trace
-    (ops, op_of_label), place_of = trace.once(op_names), dict[str, int]()
-
-    def place(type_: str) -> int:
-        return place_of.setdefault(type_, len(place_of))
-
-    places = np.array([place(type_ or "") for _, type_ in ops], dtype=np.int64)
-    compiled = of_instructions(trace, lambda each: place(_type_of(each)), NONE)
-    return tuple(place_of), np.where(compiled == NONE, places[op_of_label], compiled)
-
-
-_PRIMITIVE: Final = lazy_pattern(r"[a-z][a-z0-9_]{0,40}")
-_KNOWN: Final = {"dot": "dot_general", "convolution": "conv_general_dilated", "command_buffer_": ""}
-
-
-def _type_of(instruction: Instruction) -> str:
-    """`gather` of `jit(step)/take/gather`; `copy` of `copy.3`; "" of a CUDA graph, which hides its ops."""
-    last, name = instruction.scope.rpartition("/")[2], instruction.name.decode("utf-8", "replace")
-    own = name.rstrip("0123456789").removesuffix(".") or name
-    if own in _KNOWN:
-        # Gradients of products end with the transposition of their result.
-        return _KNOWN[own]
-    return instruction.op_type or (last if _PRIMITIVE.fullmatch(last) else own)
 
 
 # What ops are
@@ -263,79 +243,6 @@ _ON_EVERY_OP: Final = ("DebugNumericSummary", "DebugNumericSummaryV2")
 """Checks that are added for every output of every op."""
 
 
-class _ByName(Struct, frozen=True):
-    """Ops that a rule is about, by their types in TensorFlow and by instructions of XLA. `key`: of its title and action."""
-
-    rule: Rule
-    key: str = ""
-    types: re.Pattern[str] | None = None
-    is_one: Callable[[Instruction], bool] | None = None
-
-
-_FACTORINGS: Final = lazy_pattern(
-    "cholesky|eigh?|geqrf|hessenberg|householder_product|lu|qr|schur|svd|triangular_solve|tridiagonal"
-)
-"""Primitives of JAX (0.4 to 0.11), with which the scope of an instruction ends."""
-_SORTS: Final = frozenset(["sort", "top_k", "approx_top_k"])
-_DRAWS: Final = lazy_pattern(
-    r"jit\(_(?:bernoulli|exponential|gamma|gumbel|normal|normal_real|permutation|randint|shuffle|truncated_normal|uniform)\)"
-    r"|(?:random_bits|rng_bit_generator|rng_uniform|threefry2x32)$"
-)
-"""Functions of `jax.random`, and the primitives that they call (JAX 0.10)."""
-_COPY: Final = lazy_pattern(rb"copy(?:\.\d+)?")
-_COPYING: Final = replace(COSTLY_OPS, limit=COPIES_RATIO)
-
-
-def _is_copy_of(made_of: str, each: Instruction) -> bool:
-    """Whether an instruction is a copy that XLA has added, of what."""
-    return each.copied == made_of and not each.scope and _COPY.fullmatch(each.name) is not None
-
-
-_BY_NAME: Final = (
-    # The scope of what `jax.checkpoint` computes again (JAX 0.4 to 0.11).
-    _ByName(RECOMPUTED, is_one=lambda each: "rematted_computation" in each.scope.split("/")),
-    _ByName(
-        FACTORING,
-        types=lazy_pattern(
-            r"(?:Batch)?(?:Svd|SelfAdjointEig|Eig|Qr|Lu|Cholesky(?:Grad)?|(?:Log)?MatrixDeterminant"
-            r"|Matrix(?:Inverse|Solve|SolveLs|TriangularSolve|SquareRoot|Logarithm|Exponential))(?:V\d+)?"
-        ),
-        is_one=lambda each: _FACTORINGS.fullmatch(each.scope.rpartition("/")[2]) is not None,
-    ),
-    _ByName(
-        COSTLY_OPS,
-        "sorting",
-        lazy_pattern(r"(?:InTopK|TopK|Unique)(?:With\w+)?(?:V2)?"),
-        lambda each: each.scope.rpartition("/")[2] in _SORTS,
-    ),
-    _ByName(
-        COSTLY_OPS,
-        "random",
-        lazy_pattern(r"(?:Stateless)?(?:Multinomial|Random|(?:Parameterized)?TruncatedNormal)\w*"),
-        lambda each: _DRAWS.search(each.scope) is not None,
-    ),
-    _ByName(
-        COSTLY_OPS,
-        "images",
-        lazy_pattern(
-            r"(?:Adjust(?:Contrast|Hue|Saturation)|CropAndResize|ImageProjectiveTransform|Resize)\w*|RGBToHSV|HSVToRGB"
-        ),
-    ),
-    _ByName(_COPYING, "donating", is_one=partial(_is_copy_of, "argument")),
-    _ByName(_COPYING, "copying", is_one=partial(_is_copy_of, "")),
-)
-
-
-def _labels_by_name(context: Context, ops: _ByName) -> BoolArray:
-    """Which labels are such ops, without those of which it matters less what they do than when."""
-    types, of_label = context.once(_types_of_labels)
-    is_type = [ops.types is not None and ops.types.fullmatch(type_) is not None for type_ in types]
-    marks: BoolArray = np.array(is_type, dtype=np.bool_)[of_label]
-    if ops.is_one is not None:
-        marks |= instructions_that(context.trace, ops.is_one)
-    return marks & ~context.once(_misplaced_labels)
-
-
 def _saved_ratio(
     context: Context, slow: NumberFormat, labels: BoolArray, devices: Iterable[int]
 ) -> float | None:
@@ -404,9 +311,23 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     yield _repeated(context)
     yield _second_forward(context)
     casts = context.trace.once(cast_labels) & ~context.once(_misplaced_labels)
-    yield _of_ops(context, CASTS, casts)
-    for known in _BY_NAME:
-        yield _of_ops(context, known.rule, _labels_by_name(context, known), key=known.key)
+    found = _of_ops(context, CASTS, casts)
+    yield found
+    repeated = instructions_that(context.trace, lambda each: each.is_repeated)
+    is_free = is_model & context.once(multiplies_nothing)
+    is_free &= ~(context.once(_misplaced_labels) | repeated | (casts & (found is not None)))
+    for known in BY_NAME:
+        labels = labels_by_name(context, known) & ~context.once(_misplaced_labels)
+        yield _of_ops(context, known.rule, labels, key=known.key)
+        is_free &= ~labels
+    for group in GROUPS:
+        labels = group.choose(context, is_free)
+        found = _of_ops(context, group.rule, labels, own_part(context, labels), key=group.key)
+        yield found
+        is_free &= ~(labels & (found is not None))
+    labels, saved = slow_products(context)
+    labels &= is_model & ~context.once(_misplaced_labels)
+    yield _of_ops(context, LOW_RATE, labels, saved, "products", key="products")
     for number, kind in enumerate(_KINDS):
         ops = _some_ops(context, kind_of_label == number)
         if ops.whole_ps:
@@ -438,7 +359,7 @@ def _of_ops(
     by_label = ops.by_label
     if ops.types:
         # The line is that of the ops that are named.
-        every, of_label = context.once(_types_of_labels)
+        every, of_label = context.once(types_of_labels)
         by_label = np.where(of_label == every.index(ops.types[0]), by_label, 0)
     return rule.of_rows(
         context,
@@ -548,9 +469,7 @@ def _second_forward(context: Context) -> Finding | None:
     event, ps = ledger.columns.event[rows], ledger.columns.duration_ps[rows]
     function, label = of_event[event], trace.once(op_labels).of_row[event]
     places, count = trace.once(label_places), len(names)
-    number_of: dict[object, int] = {None: 0}
-    codes = [number_of.setdefault(_code_of(place), len(number_of)) for place in places.places]
-    code = np.array(codes, dtype=np.int64)[places.place[label]]
+    code = context.once(codes_of_labels)[1][label]
     # On another device it does not make a step of this one longer.
     of_device = code * len(trace.device_list) + ledger.device[rows]
     is_training = is_in(places.phase[label], (Phase.BACKWARD, Phase.OPTIMIZER))
@@ -572,12 +491,6 @@ def _second_forward(context: Context) -> Finding | None:
         arguments={"function": Names(texts[:1], "function")},
         evidence=[Evidence("function", text, None, "", value_is="function") for text in texts],
     )
-
-
-def _code_of(place: Place) -> object:
-    """The Python function that made an op, for XLA names a fusion after any of its lines; else the layer; None where neither is known."""
-    line, _, function = place.line.partition(" in ")
-    return (line.rpartition(":")[0], function) if function else place.scopes or None
 
 
 ANALYSIS: Final = Analysis[Compute](

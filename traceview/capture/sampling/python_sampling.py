@@ -99,9 +99,7 @@ class Stacks:
             line, is_user = origin.line_of(_line_of(code, place[1])), int(origin.kind == "user")
             return frames.setdefault((file, function, line, is_user), len(frames))
 
-        # In the order of their numbers.
-        keys = list(self.keys)
-        stacks = [list(map(number_of, zip(key[::2], key[1::2], strict=True))) for key in keys]
+        stacks = [[*map(number_of, zip(k[::2], k[1::2], strict=True))] for k in self.keys]
         texts = {"files": list(files), "functions": list(functions)}
         return {**texts, "frames": list(frames), "stacks": stacks}
 
@@ -192,10 +190,9 @@ class PythonListener(WindowListener):
         self._threads: dict[int, int] = {}
         self._names: dict[int, tuple[str, int | None]] = {}
         self._interval_ns = INTERVAL_NS
-        self._round_count = self._cost_ns = 0
+        self._round_count = self._cost_ns = self._spent_ns = self._waited_ns = 0
         self._problem: str | None = None
         self._is_stopping = False
-        self._spent_ns = 0
         self._phase = 0.0
         self._interval_of_script: float | None = None
         """The switch interval that the script has chosen, while another one is set."""
@@ -320,7 +317,7 @@ class PythonListener(WindowListener):
 
     def _rest(self) -> None:
         # With what falling asleep and waking up cost after the last sample, which is more than the sample itself.
-        spent_ns = time.thread_time_ns()
+        spent_ns = time.thread_time_ns() - self._waited_ns
         cost_ns = spent_ns - self._spent_ns if self._round_count else 200_000
         self._spent_ns = spent_ns
         # After the next round this thread has taken the largest share of the time so far, at most, and since this round.
@@ -334,6 +331,9 @@ class PythonListener(WindowListener):
         self._garbage.release()
         time.sleep(rest_s)
         _DISABLE()
+        if time.time_ns() - self._due_ns > 2_500_000:
+            # It asked for the GIL for longer than any round takes. As a cost of rounds that would hide who keeps it for long again.
+            self._waited_ns = time.thread_time_ns() - spent_ns
 
     def _sample(self) -> None:
         frames = sys._current_frames()

@@ -15,7 +15,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +48,14 @@ VARIABLES: Final = tuple(
     f"{start}_{end}" for start, ends in _BY_PREFIX.items() for end in ends.split()
 )
 """The only variables that are noted: settings and flags, of which none holds a credential by its purpose."""
+_TENSORFLOW: Final = "tensorflow.python"
+_DEBUGGING: Final = (
+    ("tf.config.run_functions_eagerly", f"{_TENSORFLOW}.eager.polymorphic_function.eager_function_run", "RUN_FUNCTIONS_EAGERLY"),
+    ("tf.data.experimental.enable_debug_mode", f"{_TENSORFLOW}.data.ops.debug_mode", "DEBUG_MODE"),
+    ("tf.debugging.set_log_device_placement", f"{_TENSORFLOW}.eager.context", "_context.log_device_placement"),
+    *((f"jax_{mode}", "jax", f"config.jax_{mode}") for mode in ("check_tracer_leaks", "debug_infs", "debug_nans", "disable_jit")),
+)  # fmt: skip
+"""What finds mistakes and slows down each step meanwhile: the module that knows whether it is on, and where in it."""
 
 
 class EnvironmentListener(WindowListener):
@@ -55,25 +65,23 @@ class EnvironmentListener(WindowListener):
         """Note all that is known without the driver, so that it is there if the run is killed."""
         # Without values that might be credentials.
         sidecar.add("command", {"script": masked_arguments(sys.argv)})
-        place = own_place(os.environ)
-        if place is not None:
-            sidecar.add("cluster", place.as_json())
+        if (own := own_place(os.environ)) is not None:
+            sidecar.add("cluster", own.as_json())
         sidecar.add("variables", listed_variables(os.environ))
-        memory, tool = sys.modules.get("tracemalloc"), getattr(sys, "monitoring", None)
+        tool = getattr(sys, "monitoring", None)
         hooks: dict[str, Any] = {
-            "tracemalloc": memory and memory.is_tracing(),
+            "tracemalloc": getattr(sys.modules.get("tracemalloc"), "is_tracing", bool)(),
             "sys.settrace": sys.gettrace(),
             "sys.setprofile": sys.getprofile(),
             "sys.monitoring": tool and any(map(tool.get_events, filter(tool.get_tool, range(6)))),
         }
+        for name, module, place in _DEBUGGING:
+            hooks |= answers({name: partial(attrgetter(place), sys.modules.get(module))})
         sidecar.add("tracing", {"hooks": [name for name, is_on in hooks.items() if is_on]})
-        tensorflow = sys.modules.get("tensorflow")
-        if tensorflow is not None:
-            config = tensorflow.config
-            jit = config.optimizer.get_jit
+        if (tensorflow := sys.modules.get("tensorflow")) is not None:
+            config, jit = tensorflow.config, tensorflow.config.optimizer.get_jit
             sidecar.add("precision", answers({"policy": lambda: _policies(sys.modules)}))
             sidecar.add("xla", answers({"auto_jit": lambda: str(jit() or "off")}))
-            # Those of the machine, those visible to TensorFlow, and those made of them.
             sidecar.add("devices", answers({
                 "physical": lambda: [_device(config, d) for d in config.list_physical_devices()],
                 "visible": lambda: [device.name for device in config.get_visible_devices()],
@@ -219,8 +227,7 @@ def loaded_versions(maps: Path = Path("/proc/self/maps")) -> dict[str, Any]:
         """What a function of a library answers: by a pointer, or as its result, where no pointer is asked for."""
         text = maps.read_text(encoding="utf-8", errors="surrogateescape")
         paths = {line.split(maxsplit=5)[-1] for line in text.splitlines() if ".so" in line}
-        loaded = (path for path in sorted(paths) if Path(path).name.startswith(stem))
-        path = next(path for path in loaded if path.startswith("/"))
+        path = next(p for p in sorted(paths) if Path(p).name.startswith(stem) and p[0] == "/")
         function = ctypes.CDLL(path, mode=_LOADED_ONLY)[name]
         if name == "cudnnGetVersion":
             return int(function())

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import (
+    NEVER,
     BoolArray,
     Int64Array,
     IntervalSet,
@@ -44,7 +45,7 @@ _AT_WORK_RATIO: Final = 0.5
 _AT_REST_RATIO: Final = 0.05
 """Of the time that a thread spends at a place: one that used a core for less waits there. One that waits for Python's lock
 wakes up now and then, and one that computes shares busy cores with others. A choice of ours."""
-_WAITS_RATIO: Final = 0.2
+WAITS_RATIO: Final = 0.2
 """Of a core: who uses less waits, with rounds that the thread computed in around it. A choice of ours."""
 _MOSTLY_RATIO: Final = 0.5
 """A thread that used a core for less of a time spent most of it waiting; JAX waits for a GPU at up to 0.3 of a core (H100)."""
@@ -228,13 +229,16 @@ class PythonLines:
         off = off[self._used_ps[off] < _AT_WORK_RATIO * self._passed_ps[off]]
         return union(self.previous_ps[off], self.time_ps[off])
 
-    def at_work(self, thread: int) -> IntervalSet:
-        """When a thread was at a place where it does not wait, by its processor time there; busy cores leave it little."""
+    def at_work(
+        self, thread: int, silences: IntervalSet = NEVER, *, least_load: float = _AT_REST_RATIO
+    ) -> IntervalSet:
+        """When a thread was at a place where it does not wait, as far as samples stand for it, as `dispatching`.
+
+        `least_load`: the part of a core that it takes there; busy cores leave it little.
+        """
         rows = self._rows_of(thread)
-        at_work = rows[
-            (self._load[rows] >= _AT_REST_RATIO) & ~self._waits[self._samples.stack[rows]]
-        ]
-        return union(self._since_ps[at_work], self._until_ps[at_work])
+        at_work = (self._load[rows] >= least_load) & ~self._waits[self._samples.stack[rows]]
+        return self._spoken_for(rows, at_work, silences)
 
     def computing(self, thread: int) -> IntervalSet:
         """When a thread used a core, however small a part of it others left to it: between two rounds."""
@@ -244,12 +248,18 @@ class PythonLines:
         return union(self.previous_ps[used], self.time_ps[used])
 
     def user_lines(self, thread: int) -> dict[str, IntervalSet]:
-        """When a thread stayed at each line of the user's code, or in what that calls: from one of its samples to the next."""
+        """When a thread stayed at each line of the user's code, or in what that calls: from one of its samples to the next.
+
+        A generator or function that is written in a line is part of it.
+        """
         before, after = self._successive
-        frame = self._user_frame[self._samples.stack[before]]
-        stays = (self._samples.thread[before] == thread) & (frame != NONE)
-        stays &= frame == self._user_frame[self._samples.stack[after]]
-        numbers, place = unique_inverse(frame[stays])
+        places_of = [(frame.file, frame.line) for frame in self._samples.frames]
+        first = {place: number for number, place in reversed([*enumerate(places_of)])}
+        line_of = np.array([*map(first.__getitem__, places_of), NONE], dtype=np.int64)
+        frame = line_of[self._user_frame[self._samples.stack]]
+        stays = (self._samples.thread[before] == thread) & (frame[before] != NONE)
+        stays &= frame[before] == frame[after]
+        numbers, place = unique_inverse(frame[before[stays]])
         since, until = self.time_ps[before[stays]], self.time_ps[after[stays]]
         return {
             str(self._frame(number)): union(since[place == index], until[place == index])
@@ -272,7 +282,7 @@ class PythonLines:
         at_work = (self._load[rows] >= _AT_WORK_RATIO) & ~self._waits[stack]
         # Who waited for a device before it went on in the script waits no longer when that device has nothing to do.
         goes_on = np.append((at_work & ~dispatches)[1:], False)[: rows.size]
-        dispatches &= ~(goes_on & (self._load[rows] < _WAITS_RATIO))
+        dispatches &= ~(goes_on & (self._load[rows] < WAITS_RATIO))
         return self._spoken_for(rows, dispatches, silences)
 
     def inside(self, thread: int, functions: re.Pattern[str], silences: IntervalSet) -> IntervalSet:

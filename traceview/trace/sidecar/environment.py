@@ -252,10 +252,11 @@ class ProfilerOverhead(Record, frozen=True):
 
 
 class PythonTracing(Record, frozen=True):
-    """What was on that slows down all Python.
+    """What was on that slows down all Python, or each call of a step.
 
     Attributes:
-        hooks: tracemalloc, sys.settrace, sys.setprofile, sys.monitoring.
+        hooks: tracemalloc, sys.settrace, sys.setprofile, sys.monitoring, and modes of JAX and TensorFlow that find
+            mistakes, such as jax_debug_nans.
     """
 
     hooks: tuple[Setting, ...]
