@@ -342,7 +342,11 @@ PROGRAMS: Final = {
         ),
         Program("loop_lock", "a thread keeps a lock", _WAITS),
         Program(
-            "loop_waiting_generator", "a generator waits", _INPUT, advice="Let threads load ahead"
+            "loop_waiting_generator",
+            "a generator waits",
+            _INPUT,
+            advice="Let threads load ahead",
+            present={"input-bound": 0.14},
         ),
         Program(
             "loop_compiled_shapes",
@@ -636,7 +640,10 @@ PROGRAMS: Final = {
             (*_PYTHON, "host-bound"),
         ),
         Program(
-            "loop_late_filter", "rows are decoded before a filter throws most of them away", _INPUT
+            "loop_late_filter",
+            "rows are decoded before a filter throws most of them away",
+            _INPUT,
+            present={"input-bound": 0.38},
         ),
         Program(
             "fit_tensorboard",

@@ -85,6 +85,36 @@ def test_exchanges_inside_a_loop_belong_behind_it(
     assert found.action.startswith("If the loop only adds up gradients") is is_loop
 
 
+@pytest.mark.parametrize("is_of_jax", [False, True])
+@pytest.mark.parametrize(
+    ("name", "moves"),
+    [
+        ("collective-permute.{}", 2),
+        ("collective-permute.{}", 1),
+        ("all-to-all.{}", 2),
+        ("ppermute.{}", 2),
+    ],
+)
+def test_arrays_that_get_another_sharding(
+    name: str, moves: int, is_of_jax: bool, tmp_path: Path
+) -> None:
+    """Of three collectives so many; the programs' own have names of functions."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        if is_of_jax:
+            step.host("PjitFunction(step)", 0, 0.1)
+        for ordinal in range(2):
+            step.kernel(ordinal, 0.1, 20)
+            for place in range(3):
+                kind = name if place < moves else "all-reduce.{}"
+                start_ms = 20 + 3 * place
+                op = f"{kind.format(place)}:Xla"
+                step.kernel(ordinal, start_ms, start_ms + 3, name=NCCL_NAME, op=op, stream=22)
+    found = findings(analyzed(tmp_path, trace))["collective-exposed"]
+    is_known = moves > 1 and not name.startswith("pp")
+    assert found.action.startswith("Keep the sharding that the array has:") is is_known
+
+
 def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
     """What the only recorded device spends in a collective may be waiting for the others."""
     trace = new_trace()

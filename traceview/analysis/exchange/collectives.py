@@ -48,6 +48,11 @@ _MORE: Final = (
     "float32 variables stay float32."
 )
 
+_ONE_SHARDING: Final = (
+    "Keep the sharding that the array has[, in {line}]: most collectives only move its parts to other devices.",
+    "A larger batch does not help: the parts grow with it.",
+)
+
 EXPOSED: Final = Rule(
     code="collective-exposed",
     states=(State.COMMUNICATION,),
@@ -88,6 +93,8 @@ EXPOSED: Final = Rule(
         "packed": (_CHEAPER, _OTHER_CALLS),
         "loop": "If the loop only adds up gradients, exchange their sum once behind it.",
         "jax-loop": "If the loop only adds up gradients, exchange their sum once behind it: `jax.lax.pmean` after the `scan`.",
+        "sharding": _ONE_SHARDING,
+        "jax-sharding": _ONE_SHARDING,
         "jax": (
             "Exchange less often: a larger batch per device.",
             "Check the shardings: an array that two ops want in different shardings is exchanged between them.",
@@ -266,8 +273,10 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
     if in_loop := _per_step_in_loop(context):
         key = "loop"
         arguments["count"] = Number(in_loop, "collective")
-        if line := line_of_rows(context, rows):
-            arguments["line"] = Line(line)
+    elif _moves_parts(context):
+        key = "sharding"
+    if key in ("loop", "sharding") and (line := line_of_rows(context, rows)):
+        arguments["line"] = Line(line)
     return EXPOSED.of_rows(
         context,
         rows,
@@ -282,6 +291,18 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
 
 _LOOP: Final = lazy_pattern(rb"(?:^|/)while(?:_\d+)?/")
 """The scope of a loop in a graph of TensorFlow."""
+
+
+def _moves_parts(context: Context) -> bool:
+    """Whether most collectives are those with which XLA gives arrays another sharding; those of a program have other names."""
+    collectives = context.collectives
+    op = np.where(collectives.op == NONE, collectives.name, collectives.op)
+    moves = context.trace.names.where(op, _is_move)
+    return bool(2 * np.count_nonzero(moves) > moves.size)
+
+
+def _is_move(name: bytes) -> bool:
+    return name.startswith((b"collective-permute", b"all-to-all"))
 
 
 def _per_step_in_loop(context: Context) -> int:

@@ -16,6 +16,7 @@ from traceview.analysis.facts.async_ops import section_waits
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
 from traceview.analysis.facts.dispatch import Draft
 from traceview.analysis.facts.run import Run
+from traceview.analysis.facts.threads import core_waits
 from traceview.base.ids import is_in
 from traceview.base.intervals import NEVER, Int64Array, IntervalSet, difference, union
 from traceview.base.sweeping import SWEEPS
@@ -43,6 +44,7 @@ _NOT_ITS_TURN: Final = (
 EVERY: Final = frozenset(State) - {State.NO_WORK}
 _IDLE: Final = EVERY - {State.COMPUTE, State.COMMUNICATION, State.EVALUATION}
 _FEWEST_BESIDE: Final = 2
+_NO_LIMIT: Final = 1 << 62
 _WITH_LITTLE_TO_DO: Final = _IDLE - {State.DEVICE_WAIT}
 """What a device is idle for that computes little; in a collective it waits for a device, whatever it computes."""
 
@@ -64,7 +66,7 @@ def recast_by_turns(context: Run, segments: Segments, drafts: Sequence[Draft]) -
             for other, spans in computing.items():
                 if other != draft.device:
                     _recast_turn(draft, other, spans, full)
-        _keep_shortest_turns(segments, taking_turns)
+        _keep_shortest_turns(context, segments, taking_turns)
     of_device = {draft.device: draft for draft in drafts}
     for device, holder, spans in sections:
         if (waiting := of_device.get(device)) is not None:
@@ -80,8 +82,11 @@ def _recast_turn(
     draft.recast(alone, _NOT_ITS_TURN, State.TURN, (By.DEVICE, other))
 
 
-def _keep_shortest_turns(segments: Segments, taking_turns: Sequence[Draft]) -> None:
-    """Beside each other devices would take as long as the one that computes longest: that saves what this one waits in a step."""
+def _keep_shortest_turns(context: Run, segments: Segments, taking_turns: Sequence[Draft]) -> None:
+    """Beside each other devices would take as long as the one that computes longest: that saves what this one waits in a step.
+
+    CPU devices take at least as long as all cores need for what the model runs.
+    """
     numbers, number = numbers_of(segments.steps)
     # The last is outside of steps.
     number, count = np.append(number, numbers.size), numbers.size + 1
@@ -92,15 +97,39 @@ def _keep_shortest_turns(segments: Segments, taking_turns: Sequence[Draft]) -> N
         turns.append(np.flatnonzero(is_among(columns, (State.TURN,))))
         of_step, duration = number[columns.step[turns[-1]]], columns.duration_ps[turns[-1]]
         waited_ps[place] = SWEEPS.totals(of_step, duration, count)
+    limits = _saved_on_cores(context, segments, taking_turns, number)
+    most_ps = np.full(count, _NO_LIMIT) if limits is None else np.append(limits, _NO_LIMIT)
     if 2 * np.count_nonzero(waited_ps[:, :-1].min(axis=0)) < numbers.size:
         # Each has steps of its own.
         number[:], waited_ps[:, :1] = 0, waited_ps.sum(axis=1, keepdims=True)
-    left = 1 - waited_ps.min(axis=0) / np.maximum(waited_ps, 1)
+        most_ps[0] = _NO_LIMIT if limits is None else limits.sum()
+    saved_ps = np.minimum(waited_ps.min(axis=0), most_ps)
+    left = 1 - saved_ps / np.maximum(waited_ps, 1)
     for draft, rows, of_device in zip(taking_turns, turns, left, strict=True):
         columns = draft.columns
         length_ps = np.zeros(columns.count, dtype=np.int64)
         length_ps[rows] = columns.duration_ps[rows] * of_device[number[columns.step[rows]]]
         draft.recast_ends(length_ps, State.DEVICE_WAIT)
+
+
+def _saved_on_cores(
+    context: Run, segments: Segments, taking_turns: Sequence[Draft], number: Int64Array
+) -> Int64Array | None:
+    """How much shorter the time in which CPU devices compute would be if all cores worked, by the number of a step.
+
+    None where that is not known.
+    """
+    hosts = {draft.host for draft in taking_turns if draft.kind == "replica"}
+    waits = core_waits(context, *hosts) if len(hosts) == 1 else None
+    if waits is None:
+        return None
+    places = [place for place, step in enumerate(segments.steps) if step.host in hosts]
+    start = np.array([segments.steps[place].start_ps for place in places], dtype=np.int64)
+    end = np.array([segments.steps[place].end_ps for place in places], dtype=np.int64)
+    every = joined_spans([context.activities[draft.device].compute for draft in taking_turns])
+    saved_ps = np.maximum(every.within(start, end) - waits.least_ps(start, end), 0)
+    result: Int64Array = SWEEPS.totals(number[places], saved_ps, int(number[-1]))
+    return result
 
 
 def _waits_for_sends(context: Run, drafts: Sequence[Draft]) -> bool:

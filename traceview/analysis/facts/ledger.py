@@ -342,40 +342,19 @@ def _recast_without_cores(
 ) -> None:
     """What a device loses because threads of the model wait for cores that others have, which `ran` in each interval.
 
-    Of the ops of a replica, each on the thread that runs it. Of what comes between the ops or launches of any device, on the
-    thread that is known to cause it, else on the one that runs the steps.
+    Of the ops of a replica, and of what comes between the ops or launches of any device.
     """
     if not ran.any():
         return
-    trace = draft.trace
+    columns = draft.columns
+    rows = draft.idle_in(_DISPATCH) if with_dispatch else np.zeros(columns.count, dtype=np.bool_)
     if draft.kind == "replica":
-        columns = draft.columns
-        launch = trace.device_columns.launch[columns.event]
-        is_launched = is_compute(columns) & (launch != NONE)
-        line = np.where(is_launched, trace.host_columns.line[launch], NONE)
         # On threads of the pipeline runs what a loop over a data set calls.
-        line = np.where(trace.runs_model[line], line, NONE)
-        draft.recast_ends(_lost(columns, line, waits, ran, are_ops=True), state, by)
-    if with_dispatch:
-        columns = draft.columns
-        # A thread has the number of its first line.
-        line = np.where(columns.by_kind == By.THREAD, columns.by, draft.states.caller)
-        line = np.where(draft.idle_in(_DISPATCH), line, NONE)
-        draft.recast_ends(_lost(columns, line, waits, ran, are_ops=False), state, by)
-
-
-def _lost(
-    columns: Columns, line: Int64Array, waits: CoreWaits, ran: Floats, *, are_ops: bool
-) -> Int64Array:
-    """How much of each segment its thread loses, by its line, `NONE` where it loses nothing."""
-    lost = np.zeros(columns.count, dtype=np.int64)
-    for each in sorted_unique(line[line != NONE].astype(np.int64)).tolist():
-        place = waits.clocks.of_line(each)
-        if place != NONE:
-            rows = line == each
-            bounds = columns.start_ps[rows], columns.end_ps[rows]
-            lost[rows] = waits.lost_to(ran, place, *bounds, are_ops=are_ops)
-    return lost
+        launch = draft.trace.device_columns.launch[columns.event]
+        is_launched = is_compute(columns) & (launch != NONE)
+        rows |= is_launched & draft.trace.runs_model[draft.trace.host_columns.line[launch]]
+    lost = np.where(rows, waits.lost_to(ran, columns.start_ps, columns.end_ps), 0)
+    draft.recast_ends(lost, state, by)
 
 
 _PURPOSES: Final = (State.EVALUATION, State.CHECKPOINT)

@@ -16,11 +16,10 @@ queue of TensorFlow: the thread that puts something in ends it, which both recor
 
 A thread that computes without the lock, as NumPy does on large arrays, takes a core and nothing else.
 
-The kernel counts how long each thread ran and how long it waited for a core (`ThreadClocks`). Of what runs on a thread
-between two looks at the clocks, the part in which the thread waited is lost: without the wait it were shorter by that. A part
-of the waits the threads of the model owe to each other, where they want more than all cores: alone they would run on all of
-them, and all that they do would be shorter by what they now lack of that. This they owe to the other threads and processes,
-to each in proportion to what it ran.
+The kernel counts how long each thread ran and how long it waited for a core (`ThreadClocks`). Between two looks at the clocks
+the threads of the model run on some cores, and want more. Alone they would have what they want, on all cores at most, and all
+that the model does then would be shorter by what they lack of that, whichever of them it is that waits: the others wait for it. This
+they owe to the other threads and processes, to each in proportion to what it ran, and no more than it ran.
 
 Of the model are the threads with its events; others are those that work for the input pipeline, and threads of the script in
 Python, which compute beside the step. What threads without any events ran is nobody's.
@@ -49,7 +48,6 @@ from traceview.base.intervals import (
     largest_between,
     union,
 )
-from traceview.base.units import PS_PER_MS
 from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.python_lines import OFF_CORE_PS
@@ -176,11 +174,12 @@ def _given(context: Run, host: int, python: HostPython) -> dict[int, IntervalSet
 
 # Cores
 
-_AROUND_PS: Final = 25 * PS_PER_MS
-"""On either side of an interval: several turns of threads that share a core; a choice of ours."""
-
 _ALONE_RATIO: Final = 0.1
 """Of a core: what the others run in an interval in which the model is alone; of the recording: what such intervals take. A choice of ours."""
+
+_SHARED_RATIO: Final = 0.5
+"""Of what threads of the model want beyond a core for each device at work: what counts, a choice of ours; nothing shows how much they
+would do at once."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -188,52 +187,30 @@ Floats = npt.NDArray[np.float64]
 class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     """Who waits for a core on one host, and who has it.
 
-    `model`, `awaited`, `pipeline`, `python`: places of threads in the clocks, those of the model, which of them run ops or the
-    steps, those of the pipeline, and by the number of each sampled thread of the script. `cores_beside`: how many other processes
-    took, mean over the load that was recorded.
+    `model`, `pipeline`, `python`: places of threads in the clocks, those of the model, those of the pipeline, and by the number of
+    each sampled thread of the script. `at_work_ps`: how long the devices were in ops of replicas, or dispatch, added up, in each
+    interval between two looks. `cores_beside`: how many other processes took, mean over the load that was recorded.
     """
 
     clocks: ThreadClocks
     cores: int
     model: tuple[int, ...]
-    awaited: tuple[int, ...]
     pipeline: tuple[int, ...]
     python: Mapping[int, int]
+    at_work_ps: Int64Array
     cores_beside: float
 
-    def lost_to(
-        self, ran: Floats, thread: int, start: Int64Array, end: Int64Array, *, are_ops: bool
-    ) -> Int64Array:
-        """What a thread loses in each of some spans of what it does to others, which `ran` so long in each interval; picoseconds.
-
-        `are_ops`: it runs ops in them. While it rests in one, threads of the model that run neither ops nor steps work for it.
-        """
-        ran = self._around(ran)
-        share = ran / np.maximum(self._around(self._ran_beside), 1.0)
-        opened = union(start, end).within(self.clocks.time_ps[:-1], self.clocks.time_ps[1:])
-        waited = self._waited[thread]
-        at_work = self._ran[thread] + waited
-        if are_ops:
-            rests = np.maximum(opened - at_work, 0.0)
-            works, waits = self._of_workers
-            waited = waited + rests * waits / np.maximum(np.maximum(works, rests), 1.0)
-        # A thread that sleeps in what it does waits for no core.
-        of = np.maximum(at_work, opened)
-        part = np.divide(waited, of, out=np.zeros_like(waited), where=of > 0)
-        owed = np.minimum(part * self._owed_to_others, part - self._alone)
-        most = ran / np.maximum(self.cores * self._around(self._span), 1.0)
-        lost = np.minimum(np.clip(owed, 0.0, 1.0) * share, most) * self._span
+    def lost_to(self, ran: Floats, start: Int64Array, end: Int64Array) -> Int64Array:
+        """What the model loses in each of some spans to others, which `ran` so long in each interval; picoseconds."""
+        lacks = 1.0 - self._ran_of_model / np.maximum(self._ran_alone, 1.0)
+        share = ran / np.maximum(self._ran_beside, 1.0)
+        owed = np.clip(lacks - self._alone, 0.0, 1.0) * share
+        most = ran / np.maximum(self._ran_alone, 1.0)
+        lost = np.where(self._ran_alone > 0, np.minimum(owed, most), 0.0) * self._span
         until = np.append(0, np.cumsum(lost.astype(np.int64)))
         before, after = np.interp((start, end), self.clocks.time_ps, until).astype(np.int64)
         result: Int64Array = after - before
         return result
-
-    @cached_property
-    def _of_workers(self) -> tuple[Floats, Floats]:
-        """How long threads that work for ops of others ran or waited in each interval, and how long they waited."""
-        workers = sorted({*self.model} - {*self.awaited})
-        waited: Floats = self._waited[workers].sum(axis=0)
-        return self.ran_by(workers) + waited, waited
 
     def ran_by(self, places: Collection[int]) -> Floats:
         """What threads ran in each interval between two looks at the clocks, by their places."""
@@ -244,6 +221,13 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     def ran_by_processes(self) -> Floats:
         """What other processes ran in each interval, if always alike much."""
         return self._span * self.cores_beside
+
+    def least_ps(self, start: Int64Array, end: Int64Array) -> Int64Array:
+        """How long what the model ran in each of some spans takes at least, on all cores."""
+        until = np.append(0, np.cumsum(self._ran_of_model.astype(np.int64)))
+        before, after = np.interp((start, end), self.clocks.time_ps, until).astype(np.int64)
+        result: Int64Array = (after - before) // self.cores
+        return result
 
     def cores_of(self, others: Collection[int], window: Window) -> float:
         """How many cores threads took, mean over a window."""
@@ -272,35 +256,31 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         return waited
 
     @cached_property
-    def _owed_to_others(self) -> Floats:
-        """What the threads of the model would not wait if they were alone, as a part of what they wait.
+    def _ran_of_model(self) -> Floats:
+        return self.ran_by(self.model)
 
-        They run R and want W, of which they would get G, all that there is at most: what they do takes W/R of the time that it
-        would take without any wait, and G/R of the time that it would take alone.
+    @cached_property
+    def _ran_alone(self) -> Floats:
+        """What the threads of the model would run in each interval without others: all that they want, on all cores at most.
+
+        Each device at work wants a core. Of what threads want beyond that only a part counts: one that waits for a core may leave
+        its share of an op to another.
         """
-        model = list(self.model)
-        ran = self._around(self._ran[model].sum(axis=0))
-        wanted = self._around((self._ran + self._waited)[model].sum(axis=0))
-        alone = np.minimum(wanted, self.cores * self._around(self._span))
-        waited = alone * (wanted - ran)
-        result: Floats = np.divide(
-            wanted * np.maximum(alone - ran, 0.0),
-            waited,
-            out=np.zeros_like(waited),
-            where=waited > 0,
-        )
+        ran = self._ran_of_model
+        wanted = ran + self._waited[list(self.model)].sum(axis=0)
+        sure = np.minimum(wanted, np.maximum(ran, self.at_work_ps))
+        wanted = sure + _SHARED_RATIO * (wanted - sure)
+        result: Floats = np.minimum(wanted, self.cores * self._span)
         return result
 
     @cached_property
     def _alone(self) -> float:
-        """The part of their time that the threads that devices wait for wait while hardly anything else runs."""
+        """What the model lacks while hardly anything else runs, as a part of what it would run."""
         is_alone = self._ran_beside < _ALONE_RATIO * self._span
         if self._span[is_alone].sum() < _ALONE_RATIO * self._span.sum():
             return 0.0
-        ran, waited = (
-            of[list(self.awaited)][:, is_alone].sum() for of in (self._ran, self._waited)
-        )
-        return float(waited / (ran + waited)) if waited else 0.0
+        ran, whole = (of[is_alone].sum() for of in (self._ran_of_model, self._ran_alone))
+        return float(1.0 - ran / whole) if whole else 0.0
 
     @cached_property
     def _ran_beside(self) -> Floats:
@@ -308,14 +288,6 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         beside = np.ones(len(self.clocks.numbers), dtype=np.bool_)
         beside[list(self.model)] = False
         return self.ran_by(np.flatnonzero(beside).tolist()) + self.ran_by_processes
-
-    def _around(self, each: Floats) -> Floats:
-        """The sum over the intervals around each, for a wait shows in the clock when it is over."""
-        total, time = np.append(0.0, np.cumsum(each)), self.clocks.time_ps
-        first = np.searchsorted(time, time[:-1] - _AROUND_PS)
-        last = np.searchsorted(time, time[1:] + _AROUND_PS, "right") - 1
-        result: Floats = total[last] - total[first]
-        return result
 
 
 def core_waits(context: Run, host: int) -> CoreWaits | None:
@@ -342,14 +314,16 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
     pipeline = {*map(clocks.of_line, states.spans_by_thread(states.pipeline_work))}
     pipeline -= {*compute, NONE}
     lines = {*unique_ids(trace.host_columns.line[states.rows_of_model]).tolist()} - {*states.guests}
-    of_model = {*compute, *map(clocks.of_line, lines)} - {*pipeline, NONE}
+    calling = {*map(clocks.of_line, states.lines_of_python)}
+    python = _of_python(context, host, clocks, {*compute, *calling, *pipeline})
+    of_model = {*compute, *map(clocks.of_line, lines)} - {*pipeline, *python.values(), NONE}
     return CoreWaits(
         clocks=clocks,
         cores=cores,
         model=tuple(sorted(of_model)),
-        awaited=tuple(sorted(of_model & {*compute, clocks.of_line(states.caller)})),
         pipeline=tuple(sorted(pipeline)),
-        python=_of_python(context, host, clocks, {*of_model, *pipeline}),
+        python=python,
+        at_work_ps=_at_work(context, host, clocks),
         cores_beside=_cores_beside(context, host),
     )
 
@@ -365,6 +339,20 @@ def _of_python(
     places = {each: clocks.of_python(python.lines.threads[each]) for each in others}
     without = {*not_among, NONE}
     return {number: place for number, place in places.items() if place not in without}
+
+
+def _at_work(context: Run, host: int, clocks: ThreadClocks) -> Int64Array:
+    """How long the devices of a host were in ops on its cores, or waited for dispatch, added up, in each interval."""
+    between = clocks.time_ps[:-1], clocks.time_ps[1:]
+    total = np.zeros(between[0].size, dtype=np.int64)
+    for device, gaps in context.idle.gaps.items():
+        entry = context.trace.device_list[device]
+        if entry.host == host:
+            at_work = [gaps.spans_with(cause) for cause in (*LOCKED, Cause.DEVICE_WAIT)]
+            if entry.kind == "replica":
+                at_work += context.activities[device].by_class
+            total += joined_spans(at_work).within(*between)
+    return total
 
 
 def _cores_beside(context: Run, host: int) -> float:
