@@ -207,9 +207,9 @@ class JaxHooks(WindowListener):
         state = getattr(import_module("jax._src.api"), "_post_hook_state", None)
         if state is None:
             shared = import_module(_LIBRARIES).jax_jit.global_state()
-            before = shared.post_hook
-            shared.post_hook = self._post_hook([before])
-            self._patches.then(lambda: setattr(shared, "post_hook", before))
+            own = shared.post_hook
+            shared.post_hook = self._post_hook([own])
+            self._patches.then(lambda: setattr(shared, "post_hook", own))
             return
         before: list[Callable[..., None] | None] = [None]
         hook = self._post_hook(before)
