@@ -183,7 +183,7 @@ def test_beside_other_processes_nothing_is_at_most(
 
 
 DETOURS = {
-    "gpu_loop_cpu_op/slow-1": (0.37, "Mul, Sub and Mean"),
+    "gpu_loop_cpu_op/slow-1": (0.36, "Mul, Sub and Mean"),
     "gpu_loop_cpu_embedding/slow-2": (0.57, "ResourceScatterSub"),
 }
 
