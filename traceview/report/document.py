@@ -21,7 +21,7 @@ from traceview.analysis.measures.idle_report import NumberedGap, numbered_gaps
 from traceview.analysis.measures.step_report import median_step, worst_step
 from traceview.analysis.registry import RULES, TOPICS
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.rules.rule import LIMIT, Rule
+from traceview.analysis.rules.rule import CRITICAL_LIMIT, LIMIT, Rule
 from traceview.analysis.rules.sentences import RunCommands, shown_finding
 from traceview.analysis.rules.words import outline
 from traceview.base.text import shell_command, shell_word
@@ -424,10 +424,11 @@ def summary_of(report: Report, view: View, asked: Invocation) -> doc.Summary:
 
 
 def is_worth_a_line(finding: Finding) -> bool:
-    """Whether it is a problem: it costs enough of the GPU time, or is none of information."""
+    """Whether it is a problem: it costs enough of the GPU time, or is none of information. A guess has to cost more."""
     if finding.loss is None:
         return finding.severity != "info"
-    return finding.loss.gpu_time_ratio >= LIMIT
+    is_guess = finding.severity == "info" and finding.confidence == "low"
+    return finding.loss.gpu_time_ratio >= (CRITICAL_LIMIT if is_guess else LIMIT)
 
 
 # What was recorded

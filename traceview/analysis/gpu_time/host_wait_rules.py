@@ -362,7 +362,7 @@ CALLBACK_STALL: Final = Rule(
     # Healthy loops with steps of 2 ms had up to 0.11 ms between steps (two cores); the limit is a choice of ours.
     limits={"least_op_count": 20, "saved_ratio": 0.5, "short_ps": 200_000_000},
     reasons={"short": "any loop takes so long between two steps"},
-    action="Do it less often, `if step % 100 == 0: log(...)`; what makes batches, ahead in a thread or in `tf.data`.",
+    action="Do it less often: `if step % 100 == 0: log(...)`. Make batches ahead, in `tf.data` or in a thread.",
     advice="Keras callbacks have `save_freq` and `update_freq`. A second `tf.function` that each step calls belongs into the first.",
     actions={
         **_NO_PYTHON_ACTIONS,
@@ -376,7 +376,7 @@ CALLBACK_STALL: Final = Rule(
             "Or put what needs the values into a graph, `@tf.function`.",
         ),
         "jax": (
-            "Do it less often, `if step % 100 == 0: log(...)`; what makes batches, ahead in a thread.",
+            "Do it less often: `if step % 100 == 0: log(...)`. Make batches ahead, in a thread.",
             "A second jitted function that each step calls belongs into the first.",
         ),
     },

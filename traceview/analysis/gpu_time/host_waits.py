@@ -185,6 +185,7 @@ def late_launches(waits: Waits) -> Finding | None:
         title=key,
         action=key.removeprefix("jax-"),
         notes=(key.removeprefix("jax-"),),
+        severity=waits.severity_of_small_step if key == "small" else None,
     )
 
 
@@ -290,20 +291,22 @@ def _host_ops(waits: Waits) -> Finding | None:
     is_replica = waits.context.trace.device_list[waits.device].kind == "replica"
     is_small = waits.is_of_small_step
     line = {} if is_small else waits.line_of_calls
-    action = "replica" if is_replica else ""
+    action = "small" if is_small or is_replica else ""
+    if is_replica and waits.has_many_ops:
+        action = "replica"
     python = waits.python(State.PYTHON) if line else None
     inner = (python.inner if python else None) or ""
     if inner.endswith(_PUTS):
         action = "puts"
     elif inner.startswith((*_CONVERTS, _NUMPY)):
         action = "convert"
-    is_called = is_small and not (is_replica and waits.has_many_ops)
     return waits.finding(
         rules.HOST_BOUND,
         arguments=line | waits.tracing,
         title="small" if is_small else "",
-        action="small" if is_called else action,
+        action=action,
         notes=() if is_replica else ("gpu",),
+        severity=waits.severity_of_small_step if is_small and action == "small" else None,
         # On a CPU the dispatch shares the cores with the ops.
         unsure="cores" if is_replica else "",
     )

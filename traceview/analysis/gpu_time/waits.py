@@ -21,7 +21,7 @@ from traceview.analysis.gpu_time.host_wait_rules import HOST_BOUND
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Gap, Idle
 from traceview.analysis.measures.step_report import FEWEST_SLOW, distance_of
-from traceview.analysis.rules.finding import Evidence, Finding
+from traceview.analysis.rules.finding import Evidence, Finding, Severity
 from traceview.analysis.rules.rule import CRITICAL_LIMIT, JITTED_CALL, Chosen, Rule, is_of_jax
 from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Ordinal, Time
 from traceview.base.ids import unique_counts, unique_ids
@@ -98,6 +98,11 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         return self.loss.mean_ps <= limits["call_ps"] + dispatch_ps
 
     @property
+    def severity_of_small_step(self) -> Severity | None:
+        """Information where a small step loses less than half: to be small is no fault of the program."""
+        return "info" if self.loss.share < CLEAR_RATIO else None
+
+    @property
     def has_many_ops(self) -> bool:
         """Whether to dispatch the ops of some device takes as long as to call the step."""
         most = max(map(self._ops_per_step, self.context.ledger.devices))
@@ -148,6 +153,7 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         evidence: Sequence[Evidence] = (),
         notes: Sequence[str] = (),
         unsure: str = "",
+        severity: Severity | None = None,
         **words: Unpack[Chosen],
     ) -> Finding | None:
         """The finding by a rule, with the line of Python, the longest gap, and the steps that it is about if most have none of it.
@@ -167,6 +173,7 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
             ),
             steps=steps,
             notes=(*notes, *(("some",) if steps else ())),
+            severity=severity,
             **words,
         )
 

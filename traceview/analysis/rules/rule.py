@@ -70,6 +70,7 @@ class Words(Chosen, total=False):
     evidence: Sequence[Evidence]
     steps: Sequence[int]
     notes: Sequence[str]
+    severity: Severity | None
 
 
 class _AboutWords(Chosen, total=False):
