@@ -224,9 +224,15 @@ def format_of(asked: str | None, path: Location | None, formats: Sequence[str]) 
     if suffix and suffix not in known:
         raise UsageError(
             f"{path}: no format has the ending {suffix}",
-            hint=f"known endings: {', '.join(known)}; --format chooses a format for any name",
+            hint=_hint_at_report(suffix)
+            or f"known endings: {', '.join(known)}; --format chooses a format for any name",
         )
     return known.get(suffix, TERMINAL)
+
+
+def _hint_at_report(suffix: str) -> str:
+    is_document = _ENDINGS.get(suffix) in ("html", "markdown")
+    return f"traceview report LOGDIR -o FILE{suffix} writes one" if is_document else ""
 
 
 def abandon_stdout() -> None:

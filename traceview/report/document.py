@@ -40,7 +40,15 @@ from traceview.document.vocabulary import (
     look_of,
 )
 from traceview.ledger.states import BY_KEY, State
-from traceview.report.model import FOLDER, Report, phrases_of_verdict, reasons, started_ns
+from traceview.report.model import (
+    FOLDER,
+    PROFILER_FACTOR,
+    Report,
+    phrases_of_verdict,
+    profiler_factor,
+    reasons,
+    started_ns,
+)
 from traceview.report.tables import TABLES
 
 
@@ -87,13 +95,22 @@ def entry(rule: Rule) -> Iterator[tuple[str, Phrase]]:
         yield "May add", _joined(rule.notes.values())
     yield "Reported from", pieces(rule.start)
     if rule.metrics:
-        yield "Evidence", pieces(numbers.listed(tuple(rule.metrics.values()), len(rule.metrics)))
+        yield "Evidence", pieces("; ".join(rule.metrics.values()))
     yield "Advice", _joined((rule.action, rule.advice))
+    cases: dict[tuple[str, str], list[str]] = {}
     for key in rule.actions:
-        yield "Advice for JAX" if key == "jax" else "Other advice", _joined(rule.advised(key))
+        cases.setdefault(rule.advised(key), []).append(_case(key))
+    for advised, words in cases.items():
+        yield f"Advice ({' or '.join(words)})", _joined(advised)
     yield "Example", pieces(rule.example)
     if rule.explains:
         yield EXPLAINED, pieces(", ".join(code.partition("/")[0] for code in rule.explains))
+
+
+def _case(key: str) -> str:
+    """When a rule gives an advice, by its key: `slower`, `with JAX`, `eager with JAX`."""
+    words = key.removeprefix("jax").strip("-").replace("-", " ").replace("_", " ")
+    return f"{words} with JAX".lstrip() if key.startswith("jax") else words
 
 
 EXPLAINED = "May explain these, which are no findings of their own then"
@@ -503,7 +520,8 @@ def _trust(report: Report, view: View) -> Iterator[Sentence]:
     worst_first = sorted(capture.problems, key=lambda p: (p.code not in causes, p.code in HARMLESS))
     problem = next(iter(worst_first), None)
     if capture.quality == "ok" or problem is None:
-        yield f"Capture: {capture.quality}"
+        is_slowed = profiler_factor(capture) >= PROFILER_FACTOR
+        yield f"Capture: {'slowed by the profiler' if is_slowed else capture.quality}"
         remark_count = len(capture.problems)
     else:
         yield phrase(f"Capture: {capture.quality}, ", Token(problem.sentence))
