@@ -164,6 +164,8 @@ def findings_section(report: Report, view: View, findings: tuple[doc.Finding, ..
         if (count := sum(finding.severity == severity for finding in report.findings))
     ]
     order = ", the largest gain first" if len(report.findings) > 1 else ""
+    if sum(row.loss.gpu_time_ratio for row in report.findings if row.loss) > 1:
+        order += "; losses overlap where devices wait for each other"
     lead = f"{', '.join(counts)}{order}." if counts else "No problem found."
     shown = findings[: view.most_rows]
     return doc.Section(
@@ -177,7 +179,7 @@ def findings_section(report: Report, view: View, findings: tuple[doc.Finding, ..
 def shown_findings(report: Report, view: View) -> Iterator[doc.Finding]:
     """Each finding as it is shown."""
     gaps = numbered_gaps(view)
-    times = time_words(report.results.device_time)
+    times = time_words(report.results.device_time) if report.results.ledger else "steps"
     for number, finding in enumerate(report.findings, start=1):
         yield replace(
             shown_finding(number, finding, RULES[finding.code], view.commands, times),
