@@ -53,6 +53,14 @@ _NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
     ),
     # They hold whatever framework runs the steps.
     **{f"jax-{key}": texts for key, texts in _AWAITED_ACTIONS.items()},
+    "predict": (
+        "Call `model(batch, training=False)` in the loop, or `predict` in every 100th step only: each call makes a data set.",
+        "`predict_on_batch` makes none either.",
+    ),
+    "callback": (
+        "Let the callback work less often, by its `save_freq` or `update_freq`, or take it out.",
+        "A callback of your own can skip steps: `if batch % 100 == 0: ...`.",
+    ),
     "waits": (
         "Wait less often, or in a thread of its own.",
         "Or let what it waits for come earlier: fill the queue ahead, or schedule further steps before waiting for all of them.",

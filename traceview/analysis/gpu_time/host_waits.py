@@ -439,10 +439,19 @@ def _instead(python: PythonShare | None) -> str:
     return next(known, python.state)
 
 
+_HOOK: Final = ".on_"
+
+
+def _keras_key(python: PythonShare | None) -> str:
+    """The key of the advice where a method of Keras does the work: `Model.predict`, or a hook of a callback of Keras."""
+    function = python.line.rpartition(" in ")[2] if python and python.ratio >= CLEAR_RATIO else ""
+    return "predict" if function == "Model.predict" else "callback" if _HOOK in function else ""
+
+
 def python_in_step(waits: Waits) -> Finding | None:
     """Python on the thread of the steps, as samples or frames show it."""
     python = waits.python(State.PYTHON)
-    instead, arguments = _instead(python), line_argument(python)
+    instead, arguments = _keras_key(python) or _instead(python), line_argument(python)
     if not instead and python is not None and waits.tracing:
         instead, arguments = _TRACED, arguments | waits.tracing
     is_numpy = python is not None and (python.inner or "").startswith(_NUMPY)
@@ -482,6 +491,8 @@ def between_steps(waits: Waits) -> Finding | None:
         key = "convert"
     if key in ("", "convert") and waits.tracing:
         key, arguments = _TRACED, arguments | waits.tracing
+    else:
+        key = _keras_key(python) or key
     evidence: list[Evidence] = []
     ops = _ops_between_steps(waits)
     if ops is not None:
