@@ -355,7 +355,10 @@ def _appendix(report: Report, view: View, summary: doc.Summary) -> Iterator[doc.
     if view.is_brief:
         return
     yield from _files_section(report, view)
-    yield doc.Section("states", "States", table("States", tuple(STATES.values()), _MEANINGS))
+    ledger = report.results.ledger
+    occurring = [STATES[key] for key in (ledger.by_state if ledger else ())]
+    if occurring:
+        yield doc.Section("states", "States", table("States", occurring, _MEANINGS))
 
 
 def _files_section(report: Report, view: View) -> Iterator[doc.Section]:
@@ -461,6 +464,8 @@ def _captured(report: Report) -> Iterator[Sentence]:
     yield from _devices(report)
     if report.windows:
         yield f"window {_window_lengths(report)}"
+    if report.source.other_runs:
+        yield f"1 of {len(report.source.other_runs) + 1} runs"
 
 
 def _window_lengths(report: Report) -> str:
@@ -470,8 +475,8 @@ def _window_lengths(report: Report) -> str:
 def _devices(report: Report) -> Iterator[Sentence]:
     rows = report.results.device_time.devices if report.results.device_time else ()
     if len(rows) == 1 and rows[0].kind == "replica":
-        # One alone is no replica of anything.
-        yield "1 × CPU"
+        # One alone is no replica of anything, but is called so below.
+        yield phrase("1 × CPU (", device(rows[0].device), ")")
         return
     models = Counter(row.model or look_of(DEVICE_KINDS, row.kind).words for row in rows)
     yield from (phrase(f"{count} × ", device(model)) for model, count in models.items())
@@ -524,7 +529,8 @@ def _trust(report: Report, view: View) -> Iterator[Sentence]:
     if capture.quality == "ok" or problem is None:
         is_slowed = profiler_factor(capture) >= PROFILER_FACTOR
         yield f"Capture: {'slowed by the profiler' if is_slowed else capture.quality}"
-        remark_count = len(capture.problems)
+        # What devices there are says the head.
+        remark_count = sum(problem.code != "no-gpu-plane" for problem in capture.problems)
     else:
         yield phrase(f"Capture: {capture.quality}, ", Token(problem.sentence))
         remark_count = len(capture.problems) - 1
