@@ -446,6 +446,13 @@ def first_and_last(rows: Table, most_steps: int = MOST_STEPS, named: Collection[
     return rows.at([at for at, place in enumerate(places) if place in kept])
 
 
+def _hidden_words(hidden: Sequence[int]) -> str:
+    """`Steps 11 to 16`, or where some between are shown `5 of steps 11 to 16`."""
+    span = f"teps {hidden[0]} to {hidden[-1]}"
+    is_whole = hidden[-1] - hidden[0] < len(hidden)
+    return f"S{span}" if is_whole else f"{len(hidden)} of s{span}"
+
+
 def step_blocks(
     view: View, rows: Table, most_rows: int | None = None, named: Collection[int] = ()
 ) -> tuple[doc.Block, ...]:
@@ -466,9 +473,7 @@ def step_blocks(
     others = numbers.plural(len({*left["device"]}), "other device")
     command = f"{view.command('show steps')} -o steps.csv"
     remarks = [
-        f"{numbers.plural(len(hidden), 'step')} of {hidden[0]} to {hidden[-1]} not shown. All steps:"
-        if hidden
-        else "",
+        f"{_hidden_words(hidden)} are not shown. All steps:" if hidden else "",
         f"{others}: compute {numbers.share_range(compute)} of a step. All devices:"
         if compute
         else "",
