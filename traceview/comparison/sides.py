@@ -376,7 +376,7 @@ def op_differences(
     return tuple(sorted(rows, key=lambda row: (-abs(row.path_ps), -abs(row.difference_ps))))
 
 
-_NUMBERS: Final = lazy_pattern(r"(?:_\d+)+(?=/|$)")
+_NUMBER: Final = lazy_pattern(r"_(\d+)(?=[_/]|$)")
 
 
 def _renumbered(old: Iterable[_OpName], new: Iterable[_OpName]) -> dict[_OpName, _OpName]:
@@ -387,16 +387,15 @@ def _renumbered(old: Iterable[_OpName], new: Iterable[_OpName]) -> dict[_OpName,
     kinds: dict[_OpName, tuple[list[_OpName], list[_OpName]]] = {}
     for place, names in enumerate((old, new)):
         for class_, name in sorted(names, key=_in_order):
-            kind = (class_, name and _NUMBERS.sub("", name))
+            kind = (class_, name and _NUMBER.sub("", name))
             kinds.setdefault(kind, ([], []))[place].append((class_, name))
     pairs = (zip(*both, strict=True) for both in kinds.values() if len(both[0]) == len(both[1]))
     return dict(chain.from_iterable(pairs))
 
 
-def _in_order(name: _OpName) -> tuple[str, list[int], str]:
+def _in_order(name: _OpName) -> tuple[str, list[tuple[int, str]], str]:
     text = name[1] or ""
-    numbers = "".join(_NUMBERS.findall(text)).split("_")
-    return name[0], [int(number) for number in numbers if number], text
+    return name[0], [(len(number), number) for number in _NUMBER.findall(text)], text
 
 
 def _tables(side: Sequence[Report]) -> list[OpSteps]:

@@ -185,7 +185,6 @@ def late_launches(waits: Waits) -> Finding | None:
         title=key,
         action=key.removeprefix("jax-"),
         notes=(key.removeprefix("jax-"),),
-        severity=waits.severity_of_small_step if key == "small" else None,
     )
 
 
@@ -291,9 +290,12 @@ def _host_ops(waits: Waits) -> Finding | None:
     is_replica = waits.context.trace.device_list[waits.device].kind == "replica"
     is_small = waits.is_of_small_step
     line = {} if is_small else waits.line_of_calls
-    action = "small" if is_small or is_replica else ""
-    if is_replica and waits.has_many_ops:
-        action = "replica"
+    action = "replica" if is_replica else ""
+    is_called = not (is_replica and waits.has_many_ops)
+    if is_called and (is_small or (is_replica and waits.is_of_dispatch)):
+        action = "small"
+    # To be small is no fault of a program on CPUs, whose ops would else be as small.
+    is_usual = is_small and is_replica and is_called and waits.loss.share < CLEAR_RATIO
     python = waits.python(State.PYTHON) if line else None
     inner = (python.inner if python else None) or ""
     if inner.endswith(_PUTS):
@@ -306,7 +308,7 @@ def _host_ops(waits: Waits) -> Finding | None:
         title="small" if is_small else "",
         action=action,
         notes=() if is_replica else ("gpu",),
-        severity=waits.severity_of_small_step if is_small and action == "small" else None,
+        severity="info" if is_usual else None,
         # On a CPU the dispatch shares the cores with the ops.
         unsure="cores" if is_replica else "",
     )

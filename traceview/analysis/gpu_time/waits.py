@@ -80,27 +80,24 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         """Whether a step loses much to what dispatch takes in any step: it is short without the profiler, or the loss is no longer
         than calling it and dispatching its ops takes wherever they are so many; not where most are tiny.
         """
-        ledger, columns, limits = (
-            self.context.ledger,
-            self.context.ledger.columns,
-            HOST_BOUND.limits,
-        )
+        ledger, limits = self.context.ledger, HOST_BOUND.limits
         if not ledger.has_steps or self.loss.share < CRITICAL_LIMIT:
             return False
         if self.loss.of_ps < limits["small_step_ps"] * (
             1 + profiler_ratio(self.context, self.host)
         ):
             return True
-        own = ledger.rows_of(self.device)
+        return self.is_of_dispatch
+
+    @property
+    def is_of_dispatch(self) -> bool:
+        """Whether the loss is no longer than calling a step and dispatching its ops takes, and not of tiny ops."""
+        columns, limits = self.context.ledger.columns, HOST_BOUND.limits
+        own = self.context.ledger.rows_of(self.device)
         if (columns.activity[own][self.rows[own]] != IDLE).any():
             return False
         dispatch_ps = self._ops_per_step(self.device) * limits["dispatch_ps"]
         return self.loss.mean_ps <= limits["call_ps"] + dispatch_ps
-
-    @property
-    def severity_of_small_step(self) -> Severity | None:
-        """Information where a small step loses less than half: to be small is no fault of the program."""
-        return "info" if self.loss.share < CLEAR_RATIO else None
 
     @property
     def has_many_ops(self) -> bool:
