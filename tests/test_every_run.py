@@ -460,7 +460,10 @@ def check_loss(ledger: Ledger, finding: Finding) -> None:
     if isinstance(main, Lost):
         assert (main.ps, main.of_ps, main.ratio) == (loss.ps_per_step, loss.step_ps, loss.ratio)
         shown = "".join(token.text for token in tokens_of(main))
-        assert shown == f"{numbers.part_of(main.ps, main.of_ps)} ({numbers.percent(main.ratio)})"
+        amount = f"{numbers.part_of(main.ps, main.of_ps)} ({numbers.percent(main.ratio)}"
+        waiting = f", {numbers.time(main.awaited_ps)} of it waiting for a device"
+        assert shown == f"{amount}{waiting if main.awaited_ps else ''})"
+        assert main.awaited_ps < max(main.ps, 1)
 
 
 def test_amounts_are_sums_of_the_ledger(run: Run) -> None:

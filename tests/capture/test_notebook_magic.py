@@ -90,7 +90,7 @@ def test_an_error_is_that_of_the_cell_and_the_trace_is_kept(run: Notebook) -> No
         ),
         (
             "--out /nosuch/logs",
-            "--out /nosuch/logs: the directory /nosuch does not exist\nhint: create it",
+            "--out /nosuch/logs: the directory /nosuch does not exist\nhint: mkdir -p /nosuch,",
         ),
     ],
 )

@@ -34,7 +34,7 @@ def test_a_plain_loop(capture: Capture) -> None:
     assert 3 <= sidecar["overhead"]["unprofiled_count"] <= 8
     assert 3 <= sidecar["overhead"]["profiled_count"] <= 5
     assert sidecar["hooks"]["missing"] == []
-    assert "overhead: " in done.err
+    assert "cost of recording: " in done.err
 
 
 def test_a_marker_covers_the_wait_for_input(capture: Capture) -> None:

@@ -63,7 +63,7 @@ def test_annotations() -> None:
 def test_no_verdict_is_a_warning() -> None:
     condition = [condition_of("step_time:+5%"), condition_of("step_time_ms <= 200")]
     one, two = (judged(side(110), condition[:count], side(100)) for count in (1, 2))
-    assert headline(one) == "No verdict: these runs differ too much to judge the condition."
+    assert headline(one) == "No verdict: these runs differ too much to judge 1 of 1 conditions."
     assert headline(two) == "No verdict: these runs differ too much to judge 1 of 2 conditions."
     (warning,) = annotation_lines(two)
     assert warning.startswith(

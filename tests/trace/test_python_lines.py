@@ -148,6 +148,42 @@ def test_what_is_converted_between_steps_is_converted_once(
 
 
 @pytest.mark.parametrize(
+    ("file", "function", "named", "action"),
+    [
+        (
+            "callbacks/model_checkpoint.py",
+            "on_train_batch_end",
+            "ModelCheckpoint.on_train_batch_end",
+            "Let the callback",
+        ),
+        (
+            "callbacks/tensorboard.py",
+            "on_epoch_end",
+            "TensorBoard.on_epoch_end",
+            "Let the callback",
+        ),
+        (
+            "callbacks/callback_list.py",
+            "on_train_batch_end",
+            "on_train_batch_end",
+            "Do it less often",
+        ),
+        ("backend/jax/trainer.py", "predict", "Model.predict", "Call `model(batch"),
+        ("backend/jax/trainer.py", "fit", "on_train_batch_end", "Do it less often"),
+    ],
+)
+def test_a_method_of_keras_that_does_the_work_is_named(
+    file: str, function: str, named: str, action: str, tmp_path: Path
+) -> None:
+    below: Line = (f"keras/src/{file}", function, 5, False)
+    samples = waiting_samples((SVD, below, CALLBACK), LOADER)
+    report = analyzed(tmp_path, python_group(samples, THREADS))
+    (stall,) = [finding for finding in report.findings if finding.code == "callback-stall"]
+    assert f" in {named}, train.py:87" in stall.title
+    assert stall.action.startswith(action.replace("`", ""))
+
+
+@pytest.mark.parametrize(
     ("between", "load", "state"),
     [
         pytest.param((CALLBACK,), 0.0, "waits", id="a lock or a sleep in code of the user"),

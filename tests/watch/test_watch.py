@@ -88,7 +88,7 @@ def test_a_line(command: Command, logs: Path, fixtures: Path) -> None:
     done = once(command, logs)
     assert (done.code, done.err) == (0, "")
     assert done.out == (
-        "2026_01_01_00_00_00 · median step 67.0 ms · 28% computing · Both replicas wait 35.3 of 58.2 ms (61%) "
+        "2026_01_01_00_00_00 · mean step 58.2 ms · 28% computing · Both replicas wait 35.3 of 58.2 ms (61%) "
         "for input: Map is too slow.\n"
     )
     land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
@@ -353,7 +353,7 @@ def test_several_log_directories_are_jobs(
     options = ("--prometheus", str(file), "--state", str(tmp_path / "state.json"))
     say = ("--on-finding", "input-bound", f'echo "$TRACEVIEW_JOB $TRACEVIEW_RUN" >> {out}')
     first, second = command(*watch, *options, *say).out.splitlines()
-    assert first.startswith("logs: 2026_01_01_00_00_00 · median step 67.0 ms")
+    assert first.startswith("logs: 2026_01_01_00_00_00 · mean step 58.2 ms")
     assert second.startswith("eval: 2026_01_02_00_00_00 · ")
     assert "the run before" not in second
     assert out.read_text() == "logs 2026_01_01_00_00_00\n"
@@ -377,7 +377,7 @@ def test_once_reports_the_jobs_beside_one_that_is_not_there(
     gone = [f"{name}={tmp_path / name}" for name in ("gone", "lost")]
     done = command("watch", *gone, str(logs), *options)
     assert done.code == 3
-    assert done.out.startswith("logs: 2026_01_01_00_00_00 · median step 67.0 ms")
+    assert done.out.startswith("logs: 2026_01_01_00_00_00 · mean step 58.2 ms")
     assert [name in done.err for name in ("gone: no such", "lost: no such")] == [True, True]
     # One that is away for a call is known to the next.
     moved = logs.rename(tmp_path / "moved")

@@ -8,6 +8,7 @@ import sys
 import traceback
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 import typer
@@ -56,6 +57,9 @@ _OF_PARSING: Final = cast("type[Exception]", typer.BadParameter.__mro__[1])
 _LASTING: Final = ("capture", "watch")
 """Commands that run a script of the user, or until the user ends them."""
 
+_NEAR_RATIO: Final = 0.75
+"""An option that resembles a wrong one so much may be meant: `--format` for `--formt`, not for `--redact`."""
+
 _UNCUT: Final = 1000
 """More characters than any summary of a command has."""
 
@@ -95,6 +99,22 @@ class _Group(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command; None where there is none of this name."""
         return command_called(cmd_name) if cmd_name in self.commands else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first word names; raises `UsageError` that says which one is meant by a path or a table."""
+        name = args[0]
+        if name not in self.commands and not name.startswith("-"):
+            from traceview.base.text import did_you_mean
+            from traceview.report.tables import TABLES
+
+            if name in TABLES:
+                hint = f"traceview show {name} LOGDIR"
+            elif Path(name).exists() or "/" in name:
+                hint = f"traceview analyze {name}"
+            else:
+                hint = did_you_mean(name, self.commands, "see traceview --help")
+            raise UsageError(f"no such command {name!r}", hint=hint)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """A list for each panel, with the summaries of all commands in one column."""
@@ -160,6 +180,13 @@ def _shown(error: TraceviewError) -> typer.Exit:
 
 def _usage_error(error: Any) -> UsageError:
     """The message of the parser on one line."""
+    if getattr(error, "possibilities", None):
+        from difflib import get_close_matches
+
+        # What begins alike, or has as many letters in common, is another option.
+        error.possibilities = get_close_matches(
+            error.option_name, error.possibilities, cutoff=_NEAR_RATIO
+        )
     text = without_credentials(error.format_message()).rstrip(".")
     command = error.ctx.command_path if error.ctx else "traceview"
     return UsageError(text[:1].lower() + text[1:], hint=f"see {command} --help")

@@ -224,9 +224,14 @@ def format_of(asked: str | None, path: Location | None, formats: Sequence[str]) 
     if suffix and suffix not in known:
         raise UsageError(
             f"{path}: no format has the ending {suffix}",
-            hint=f"known endings: {', '.join(known)}; --format chooses a format for any name",
+            hint=f"known endings: {', '.join(known)}; --format chooses a format for any name{_of_report(suffix)}",
         )
     return known.get(suffix, TERMINAL)
+
+
+def _of_report(suffix: str) -> str:
+    is_document = _ENDINGS.get(suffix) in ("html", "markdown")
+    return f"; traceview report LOGDIR -o FILE{suffix} writes a page" if is_document else ""
 
 
 def abandon_stdout() -> None:

@@ -19,7 +19,7 @@ from traceview.base.location import Location
 from traceview.base.timing import Stages, followed, stage
 from traceview.cli.options import OF_RUN, given_options, hosts_read_by, step_range
 from traceview.cli.output import Target
-from traceview.report.formats import is_saved_report, report_at
+from traceview.report.formats import is_saved_report, report_at, report_in
 from traceview.store.address import is_remote
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class Source(Struct, frozen=True):
     def of(cls, context: typer.Context, logdir: Location) -> Source:
         """Read the options of a command; raises `UsageError` for one that cannot be read, or that a saved report cannot follow."""
         given = context.params
+        logdir = report_in(logdir)
         is_saved = is_saved_report(logdir)
         for name, shown in given_options(context).items() if is_saved else ():
             if name in OF_RUN:

@@ -22,7 +22,7 @@ from traceview.comparison.model import (
     StateDifference,
     StepDifference,
 )
-from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, SHOW_NOTHING, TOO_NOISY
+from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, SHOW_NOTHING, TOO_NOISY, Direction
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
@@ -39,9 +39,11 @@ _WHOLE_SHARE: Final = 0.75
 """Of the difference: states that make this much of it are the reason."""
 _CHANGED_RATIO: Final = 0.02
 """Of the step: changes of this size are named where the step does not change."""
+_PROBABLE_RATIO: Final = 0.25
+"""Of the step before: a difference of single captures that is hardly chance, though nothing shows that; a choice of ours."""
 _DEVICE_SHARE: Final = 0.5
 """Of the largest difference of a device: a device with this much of it is named."""
-_OP_SHARE: Final = 0.6
+_OP_SHARE: Final = 0.5
 """Of the difference of compute: an op with this much of it is named instead."""
 _CONSEQUENCES: Final = (State.DEVICE_WAIT, State.TURN, State.NO_WORK)
 """Waits that the change of another device causes: named after that change."""
@@ -56,7 +58,13 @@ def verdict_of(comparison: Comparison) -> str:
     step = comparison.step
     times, gone = f"{_times(step)} per step", _gone(comparison)
     if step.direction not in ("slower", "faster"):
-        shown = step.least_shown_ratio
+        shown, ratio = step.least_shown_ratio, step.ratio or 0.0
+        if step.basis == "assumed" and abs(ratio) >= _PROBABLE_RATIO:
+            change = "faster" if ratio < 0 else "slower"
+            captures = min(len(comparison.before), len(comparison.after))
+            more = f": {ENOUGH}" if captures < ENOUGH_RUNS else ""
+            sentence = f"{times}, probably {change}; one capture a side cannot prove it{more}"
+            return f"{sentence}{_changed_states(comparison)}{gone}"
         verdict = "No verdict" if shown is None or shown >= TOO_NOISY else "No clear change"
         return f"{verdict}: {times}. {_least_shown(comparison)}{_changed_states(comparison)}{gone}"
     reasons = _reasons(comparison)
@@ -203,6 +211,7 @@ def _reasons(comparison: Comparison) -> list[str]:
         for row in comparison.states
         if row.direction in ("slower", "faster") and row.difference_ps * whole > 0
     ]
+    changes = _with_cores(changes)
     changes.sort(key=lambda change: (change.state in _CONSEQUENCES, -abs(change.ps)))
     reasons: list[str] = []
     covered = 0
@@ -212,6 +221,24 @@ def _reasons(comparison: Comparison) -> list[str]:
             reasons.append(_clause(change, comparison.ops))
             covered += abs(change.ps)
     return reasons
+
+
+def _with_cores(changes: Sequence[_Change]) -> list[_Change]:
+    """The changes, of which one is of compute with its waits for a core, where these changed in step: they grow with the work."""
+    compute, waits = (
+        next((change for change in changes if change.state is state), None)
+        for state in (State.COMPUTE, State.NO_CORE)
+    )
+    if compute is None or waits is None or 2 * _change_ratio(compute) < _change_ratio(waits):
+        return list(changes)
+    both = compute._replace(ps=compute.ps + waits.ps)
+    return [both, *(change for change in changes if change not in (compute, waits))]
+
+
+def _change_ratio(change: _Change) -> float:
+    """The change as a share of the longer time."""
+    row = change.row
+    return abs(row.difference_ps) / (max(row.before_ps, row.after_ps) or 1)
 
 
 def _clause(change: _Change, ops: Sequence[OpDifference]) -> str:
@@ -404,12 +431,19 @@ def _state_table(comparison: Comparison, most_rows: int) -> tuple[doc.Table, ...
     large = [row for row in states if max(row.before_ps, row.after_ps) >= least][:most_rows]
     rest = [row for row in states if row not in large]
     rows = [
-        _StateRow(look_of(STATES, row.state).words, [row], _NOISE[row.direction]) for row in large
+        _StateRow(look_of(STATES, row.state).words, [row], _noise(comparison, row.direction))
+        for row in large
     ]
     if rest:
         rows.append(_StateRow(numbers.plural(len(rest), "other state"), rest, Look("", "")))
-    rows.append(_StateRow("step", states, _NOISE[step.direction]))
+    rows.append(_StateRow("step", states, _noise(comparison, step.direction)))
     return table("The mean step by state before and after", rows, _STATE_COLUMNS)
+
+
+def _noise(comparison: Comparison, direction: Direction) -> Look:
+    """Of single captures a difference that is not beyond the assumed noise is not within any that was measured either."""
+    is_assumed = comparison.step.basis == "assumed" and direction == "none"
+    return _NOISE["unknown" if is_assumed else direction]
 
 
 def _ops_table(

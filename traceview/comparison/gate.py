@@ -525,7 +525,8 @@ def _condition(text: str) -> Condition:
         raise UsageError(f"{key} is no share, which a limit in percent is for")
     if not is_percent and not unit:
         endings = ", ".join(f"{key}_{ending}" for ending in _UNITS[quantity])
-        raise UsageError(f"{key} has no unit", hint=f"write one of {endings}")
+        relative = f"write {text}%, or " if way else "write "
+        raise UsageError(f"{key} has no unit", hint=f"{relative}one of {endings}")
     if not is_percent and quantity == "share" and abs(number) > 1:
         # Read as it is written, such a limit would hold for every value, or for none.
         raise UsageError(
@@ -543,7 +544,11 @@ def _known_key(text: str) -> tuple[str, int]:
     key, _, ending = text.rpartition("_")
     unit = _UNITS[QUERIES[key].quantity].get(ending) if key in QUERIES else None
     if unit is None:
-        hint = did_you_mean(text, QUERIES, "docs/runs.md lists the keys")
+        hint = did_you_mean(
+            text,
+            QUERIES,
+            f"the keys: {', '.join(key for key in QUERIES if '.' not in key)}, state.STATE, state.STATE_ratio, finding:CODE",
+        )
         raise UsageError(f"no key is called {text}", hint=hint)
     return key, unit
 

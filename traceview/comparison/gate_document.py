@@ -30,7 +30,7 @@ def headline(result: GateResult) -> str:
         return f"Gate passed: {'the condition holds' if count == 1 else f'all {count} conditions hold'}."
     decisive: dict[str, Outcome] = {"failed": "fails", "no_verdict": "no_verdict"}
     number = len(result.with_outcome(decisive.get(result.outcome, "unknown")))
-    which = "the condition" if count == 1 else f"{number} of {count} conditions"
+    which = f"{number} of {count} conditions"
     if result.outcome == "no_verdict":
         return f"No verdict: these runs differ too much to judge {which}."
     return f"Gate {'failed' if result.outcome == 'failed' else 'not judged'}: {which}."

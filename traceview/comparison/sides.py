@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from math import floor, fsum
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -22,6 +22,7 @@ from traceview.analysis.measures.step_report import StepRow
 from traceview.analysis.rules.finding import EXPLAINS, Finding
 from traceview.analysis.rules.words import Line
 from traceview.base.stats import Float64Array
+from traceview.base.text import lazy_pattern
 from traceview.comparison.model import (
     DeviceDifference,
     DeviceState,
@@ -323,6 +324,10 @@ def _mean_step(captures: Sequence[DeviceStates]) -> dict[str, int]:
     )
 
 
+_OpName: TypeAlias = tuple[str, str | None]
+"""The class of an op, and its name."""
+
+
 class _Op(Struct, frozen=True):
     """An op of one side, with all of its kernels, of which `kernel` takes longest.
 
@@ -356,6 +361,8 @@ def op_differences(
     old, new = map(_by_name, tables)
     if not old or not new:
         return ()
+    renamed = _renumbered(old.keys() - new.keys(), new.keys() - old.keys())
+    old = {renamed.get(name, name): op for name, op in old.items()}
     left_out_ps = [max(table.left_out_ps_per_step for table in side) for side in tables]
     pairs = []
     for name in {**new, **old}:
@@ -367,6 +374,28 @@ def op_differences(
     shown = most_chance(noise for *_, noise in pairs)
     rows = (_op_difference(*pair, shown) for pair in pairs)
     return tuple(sorted(rows, key=lambda row: (-abs(row.path_ps), -abs(row.difference_ps))))
+
+
+_NUMBER: Final = lazy_pattern(r"_(\d+)(?=[_/]|$)")
+
+
+def _renumbered(old: Iterable[_OpName], new: Iterable[_OpName]) -> dict[_OpName, _OpName]:
+    """The new names of ops that differ in numbers alone, such as Keras gives to layers, in the order of these numbers.
+
+    Only where as many have come as have gone.
+    """
+    kinds: dict[_OpName, tuple[list[_OpName], list[_OpName]]] = {}
+    for place, names in enumerate((old, new)):
+        for class_, name in sorted(names, key=_in_order):
+            kind = (class_, name and _NUMBER.sub("", name))
+            kinds.setdefault(kind, ([], []))[place].append((class_, name))
+    pairs = (zip(*both, strict=True) for both in kinds.values() if len(both[0]) == len(both[1]))
+    return dict(chain.from_iterable(pairs))
+
+
+def _in_order(name: _OpName) -> tuple[str, list[tuple[int, str]], str]:
+    text = name[1] or ""
+    return name[0], [(len(number), number) for number in _NUMBER.findall(text)], text
 
 
 def _tables(side: Sequence[Report]) -> list[OpSteps]:

@@ -37,6 +37,9 @@ _LEAST_RATIO: Final = 0.005
 _LARGE_RATIO: Final = 0.10
 """A part of this share of a step or more is named, if need be instead of a finding; a choice of ours."""
 
+_TITLE_LINES: Final = 6
+"""Only a title with recorded names of many characters has more."""
+
 _WIDEST_LABEL: Final = 32
 _BESIDE_LABEL: Final = 16
 _NARROWEST_BAR: Final = 10
@@ -46,7 +49,7 @@ _REST: Final = "other"
 
 
 class _Room(Struct, frozen=True):
-    """How much is shown: findings; lines of numbers and of what to do about a finding; whether empty lines set parts apart.
+    """How much is shown: findings; lines of numbers; whether empty lines set parts apart; lines of what to do, None for all.
 
     `gaps`: 2 between few parts only. `has_large_parts`: parts that are large have a number, on further lines if those of
     numbers are too few.
@@ -54,25 +57,21 @@ class _Room(Struct, frozen=True):
 
     findings: int
     number_lines: int = 2
-    action_lines: int = 1
+    action_lines: int | None = None
     gaps: int = 4
     has_large_parts: bool = True
 
-    @property
-    def title_lines(self) -> int:
-        """Lines of the title of a finding."""
-        return 2 if self.gaps else 1
-
 
 _ROOMS: Final = (
-    _Room(2, action_lines=2),
+    _Room(2),
     _Room(2, gaps=2),
     _Room(2, number_lines=1),
     _Room(1),
     _Room(1, number_lines=1),
     _Room(1, number_lines=1, gaps=2),
-    *(_Room(count, number_lines=1, gaps=0) for count in (2, 1, 0)),
-    *(_Room(count, number_lines=1, gaps=0, has_large_parts=False) for count in (1, 0)),
+    *(_Room(count, number_lines=1, gaps=0) for count in (1, 0)),
+    _Room(0, number_lines=1, gaps=0, action_lines=1),
+    _Room(0, number_lines=1, gaps=0, action_lines=1, has_large_parts=False),
 )
 """From the roomiest to the tightest: the answer and the devices come before further findings."""
 
@@ -147,7 +146,7 @@ def _add_screen(page: Page, screen: doc.Summary, room: _Room) -> None:
         _add_finding(page, finding, room)
     if room.gaps > 2:
         page.gap()
-    _add_trust(page, screen, room.action_lines)
+    _add_trust(page, screen, 2 if room.gaps else 1)
     hidden_count = screen.hidden_count + len(screen.findings) - len(shown)
     if screen.next_command:
         _add_command(page, "Next:", screen.next_command)
@@ -165,11 +164,10 @@ def _add_head(page: Page, screen: doc.Summary, room: _Room) -> None:
         page.phrase(screen.answer, "bold"),
         indent=label.width + _GAP if label else 0,
         label=label,
-        most_lines=room.title_lines + 1,
+        most_lines=_TITLE_LINES,
     )
     if screen.action:
-        most_lines = room.action_lines + (room.gaps > 0)
-        page.prose(screen.action, indent=_GAP, most_lines=most_lines)
+        page.prose(screen.action, indent=_GAP, most_lines=room.action_lines)
     if room.gaps:
         page.gap()
     add_anatomy(page, screen, room.number_lines, has_large_parts=room.has_large_parts)
@@ -293,7 +291,7 @@ def _numbers(
 def _add_finding(page: Page, finding: doc.Finding, room: _Room) -> None:
     label = _severity(page, finding.severity)
     indent = label.width + _GAP
-    page.prose(ended(finding.title), indent=indent, label=label, most_lines=room.title_lines)
+    page.prose(ended(finding.title), indent=indent, label=label, most_lines=_TITLE_LINES)
     if finding.action:
         page.prose(finding.action, indent=_GAP, most_lines=room.action_lines)
 

@@ -21,7 +21,7 @@ from traceview.analysis.measures.idle_report import NumberedGap, numbered_gaps
 from traceview.analysis.measures.step_report import median_step, worst_step
 from traceview.analysis.registry import RULES, TOPICS
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.rules.rule import LIMIT, Rule
+from traceview.analysis.rules.rule import CRITICAL_LIMIT, LIMIT, Rule
 from traceview.analysis.rules.sentences import RunCommands, shown_finding
 from traceview.analysis.rules.words import outline
 from traceview.base.text import shell_command, shell_word
@@ -40,7 +40,15 @@ from traceview.document.vocabulary import (
     look_of,
 )
 from traceview.ledger.states import BY_KEY, State
-from traceview.report.model import FOLDER, Report, phrases_of_verdict, reasons, started_ns
+from traceview.report.model import (
+    FOLDER,
+    PROFILER_FACTOR,
+    Report,
+    phrases_of_verdict,
+    profiler_factor,
+    reasons,
+    started_ns,
+)
 from traceview.report.tables import TABLES
 
 
@@ -87,13 +95,22 @@ def entry(rule: Rule) -> Iterator[tuple[str, Phrase]]:
         yield "May add", _joined(rule.notes.values())
     yield "Reported from", pieces(rule.start)
     if rule.metrics:
-        yield "Evidence", pieces(numbers.listed(tuple(rule.metrics.values()), len(rule.metrics)))
+        yield "Evidence", pieces("; ".join(rule.metrics.values()))
     yield "Advice", _joined((rule.action, rule.advice))
+    cases: dict[tuple[str, str], list[str]] = {}
     for key in rule.actions:
-        yield "Advice for JAX" if key == "jax" else "Other advice", _joined(rule.advised(key))
+        cases.setdefault(rule.advised(key), []).append(_case(key))
+    for advised, words in cases.items():
+        yield f"Advice ({' or '.join(words)})", _joined(advised)
     yield "Example", pieces(rule.example)
     if rule.explains:
         yield EXPLAINED, pieces(", ".join(code.partition("/")[0] for code in rule.explains))
+
+
+def _case(key: str) -> str:
+    """When a rule gives an advice, by its key: `slower`, `with JAX`, `eager with JAX`."""
+    words = key.removeprefix("jax").strip("-").replace("-", " ").replace("_", " ")
+    return f"{words} with JAX".lstrip() if key.startswith("jax") else words
 
 
 EXPLAINED = "May explain these, which are no findings of their own then"
@@ -147,6 +164,8 @@ def findings_section(report: Report, view: View, findings: tuple[doc.Finding, ..
         if (count := sum(finding.severity == severity for finding in report.findings))
     ]
     order = ", the largest gain first" if len(report.findings) > 1 else ""
+    if sum(row.loss.gpu_time_ratio for row in report.findings if row.loss) > 1:
+        order += "; losses overlap where devices wait for each other"
     lead = f"{', '.join(counts)}{order}." if counts else "No problem found."
     shown = findings[: view.most_rows]
     return doc.Section(
@@ -160,7 +179,7 @@ def findings_section(report: Report, view: View, findings: tuple[doc.Finding, ..
 def shown_findings(report: Report, view: View) -> Iterator[doc.Finding]:
     """Each finding as it is shown."""
     gaps = numbered_gaps(view)
-    times = time_words(report.results.device_time)
+    times = time_words(report.results.device_time) if report.results.ledger else "steps"
     for number, finding in enumerate(report.findings, start=1):
         yield replace(
             shown_finding(number, finding, RULES[finding.code], view.commands, times),
@@ -336,7 +355,10 @@ def _appendix(report: Report, view: View, summary: doc.Summary) -> Iterator[doc.
     if view.is_brief:
         return
     yield from _files_section(report, view)
-    yield doc.Section("states", "States", table("States", tuple(STATES.values()), _MEANINGS))
+    ledger = report.results.ledger
+    occurring = [STATES[key] for key in (ledger.by_state if ledger else ())]
+    if occurring:
+        yield doc.Section("states", "States", table("States", occurring, _MEANINGS))
 
 
 def _files_section(report: Report, view: View) -> Iterator[doc.Section]:
@@ -424,10 +446,11 @@ def summary_of(report: Report, view: View, asked: Invocation) -> doc.Summary:
 
 
 def is_worth_a_line(finding: Finding) -> bool:
-    """Whether it is a problem: it costs enough of the GPU time, or is none of information."""
+    """Whether it is a problem: it costs enough of the GPU time, or is none of information. A guess has to cost more."""
     if finding.loss is None:
         return finding.severity != "info"
-    return finding.loss.gpu_time_ratio >= LIMIT
+    is_guess = finding.severity == "info" and finding.confidence == "low"
+    return finding.loss.gpu_time_ratio >= (CRITICAL_LIMIT if is_guess else LIMIT)
 
 
 # What was recorded
@@ -441,6 +464,8 @@ def _captured(report: Report) -> Iterator[Sentence]:
     yield from _devices(report)
     if report.windows:
         yield f"window {_window_lengths(report)}"
+    if report.source.other_runs:
+        yield f"1 of {len(report.source.other_runs) + 1} runs"
 
 
 def _window_lengths(report: Report) -> str:
@@ -450,8 +475,8 @@ def _window_lengths(report: Report) -> str:
 def _devices(report: Report) -> Iterator[Sentence]:
     rows = report.results.device_time.devices if report.results.device_time else ()
     if len(rows) == 1 and rows[0].kind == "replica":
-        # One alone is no replica of anything.
-        yield "1 × CPU"
+        # One alone is no replica of anything, but is called so below.
+        yield phrase("1 × CPU (", device(rows[0].device), ")")
         return
     models = Counter(row.model or look_of(DEVICE_KINDS, row.kind).words for row in rows)
     yield from (phrase(f"{count} × ", device(model)) for model, count in models.items())
@@ -502,8 +527,10 @@ def _trust(report: Report, view: View) -> Iterator[Sentence]:
     worst_first = sorted(capture.problems, key=lambda p: (p.code not in causes, p.code in HARMLESS))
     problem = next(iter(worst_first), None)
     if capture.quality == "ok" or problem is None:
-        yield f"Capture: {capture.quality}"
-        remark_count = len(capture.problems)
+        is_slowed = profiler_factor(capture) >= PROFILER_FACTOR
+        yield f"Capture: {'slowed by the profiler' if is_slowed else capture.quality}"
+        # What devices there are says the head.
+        remark_count = sum(problem.code != "no-gpu-plane" for problem in capture.problems)
     else:
         yield phrase(f"Capture: {capture.quality}, ", Token(problem.sentence))
         remark_count = len(capture.problems) - 1

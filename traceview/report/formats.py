@@ -6,6 +6,7 @@ Commands import it at their start, so each part imports what it needs when it is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from traceview.base.location import Location
@@ -56,11 +57,20 @@ def is_saved_report(path: Location) -> bool:
     return path.name.lower().endswith(SAVED) and not path.is_dir()
 
 
+def report_in(place: Location) -> Location:
+    """The saved report in a folder that `traceview report` wrote, and that holds no trace; else the place itself."""
+    report = place / FILES["json"]
+    if not isinstance(place, Path) or not report.is_file() or (place / "plugins").exists():
+        return place
+    return place if any(place.glob("*.xplane.pb")) else report
+
+
 def report_at(path: Location, *, run: str | None = None, salvage: bool = False) -> Report:
     """The report that is saved in a file, or that a log directory, a run or a trace leads to.
 
     Raises what `load_report` and `load` raise.
     """
+    path = report_in(path)
     if is_saved_report(path):
         from traceview.report.saved import load_report
 

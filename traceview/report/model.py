@@ -182,7 +182,7 @@ def reproducing(
 _UNKNOWN_LEADS: Final = 0.5
 """Share of the GPU time without a known cause from which on that is said first, where nothing else is a problem."""
 
-_PROFILER_FACTOR: Final = 1.5
+PROFILER_FACTOR: Final = 1.5
 """Steps that the profiler makes so many times as long say little about small shares."""
 
 _PROLONGED: Final = frozenset(
@@ -239,7 +239,7 @@ def _leading(
     others = [row for row in findings if row.severity == "warning" and row.loss is None]
     if others:
         return "problem", others[0]
-    if factor >= _PROFILER_FACTOR:
+    if factor >= PROFILER_FACTOR:
         return (
             "unreliable",
             f"No problem found. Recorded steps are {numbers.number(factor)}× as long as those before; small shares are unreliable.",
@@ -289,7 +289,7 @@ def without_recording(finding: Finding, capture: Capture) -> Finding:
     """
     factor = profiler_factor(capture)
     states = set(finding.loss.states) if finding.loss else set()
-    if finding.loss is None or not states or not states <= _PROLONGED or factor < _PROFILER_FACTOR:
+    if finding.loss is None or not states or not states <= _PROLONGED or factor < PROFILER_FACTOR:
         return finding
     is_lost = finding.loss.saved < (factor - 1) / factor
     return replace(finding, severity="info") if is_lost else finding

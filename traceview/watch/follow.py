@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
@@ -32,12 +32,12 @@ from traceview.comparison.noise import (
     run_spread_of,
     step_change,
 )
-from traceview.comparison.sides import capture_steps
+from traceview.comparison.sides import batch_size_of, capture_steps
 from traceview.document import numbers
 from traceview.document.sanitize import sanitize
 from traceview.ledger.states import State
 from traceview.report.build import analyze
-from traceview.report.model import Report, started_ns
+from traceview.report.model import Report, devices_of, started_ns
 from traceview.trace.reading.load import load_run
 from traceview.trace.reading.locate import RunFiles, find_runs, run_age
 
@@ -52,11 +52,12 @@ _KEPT_RUNS: Final = 20
 
 class Memory(Struct, forbid_unknown_fields=True):
     """The memory of a later call: the runs that were read or passed over, with the files that they had, and the levels of
-    the last ones, oldest first, None without steps.
+    the last ones, oldest first, None without steps. `setups`: their programs, devices and batch sizes.
     """
 
     seen: dict[str, Files] = field(default_factory=dict)
     last: dict[str, Level | None] = field(default_factory=dict)
+    setups: dict[str, str] = field(default_factory=dict)
 
 
 class News(Struct, frozen=True):
@@ -97,7 +98,9 @@ class Follower:
     def memory(self) -> Memory:
         """The memory of a later watch; runs that are gone are forgotten."""
         seen = {run: files for run, files in self._memory.seen.items() if run in self._files}
-        return Memory(seen, dict([*self._memory.last.items()][-_KEPT_RUNS:]))
+        last = dict([*self._memory.last.items()][-_KEPT_RUNS:])
+        setups = {run: setup for run, setup in self._memory.setups.items() if run in last}
+        return Memory(seen, last, setups)
 
     def begin(self) -> None:
         """Look for the first time: the runs that are there now are history, of which only the newest are read."""
@@ -161,11 +164,22 @@ class Follower:
         report = analyze(trace, top=0)
         used = capture_steps(report)
         level = used.level if used else None
-        last = self._memory.last
+        last, setups = self._memory.last, self._memory.setups
         last.pop(name, None)
-        change = change_since(level, [*last.values()][-self._most :], run_spread_of([report]))
+        setups[name] = _setup_of(report)
+        # Of other work the step time says nothing; what an earlier version kept has no set-up.
+        alike = [one for run, one in last.items() if setups.get(run, setups[name]) == setups[name]]
+        change = change_since(level, alike[-self._most :], run_spread_of([report]))
         last[name] = level
         yield News(report, change, is_history, damage)
+
+
+def _setup_of(report: Report) -> str:
+    """The program, the devices and the batch size, which two runs share whose step times compare."""
+    environment = report.results.environment
+    scripts = {host.command.script[:1] for host in (environment.hosts if environment else ())}
+    program = " ".join(sorted(PurePath(name).name for script in scripts for name in script))
+    return f"{program}; {devices_of(report)}; {batch_size_of([report])}"
 
 
 def _sizes(run: RunFiles) -> Files:
@@ -189,11 +203,10 @@ def _may_grow(run: RunFiles) -> bool:
 def line_of(news: News) -> str:
     """The run in one line."""
     report = news.report
-    steps, compute = report.results.steps, report.verdict.compute_ratio
-    median_ps = steps.median_ps if steps else None
+    used, compute = capture_steps(report), report.verdict.compute_ratio
     facts = (
         report.source.run,
-        "" if median_ps is None else f"median step {numbers.time(median_ps)}",
+        "" if used is None else f"mean step {numbers.time(round(used.mean_ps))}",
         "" if compute is None else f"{numbers.percent(compute)} computing",
         news.change.text if news.change else "",
         report.verdict.headline,

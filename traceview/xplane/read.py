@@ -153,7 +153,7 @@ def _impostor(head: bytes) -> tuple[str, str | None] | None:
     if not any(head):
         kind = "zero bytes"
     elif _is_text(head):
-        kind = "a text file"
+        kind = "a text file" if len(head) > 1 else "a single byte"
     elif number == 0 or wire_type not in _WIRE_TYPES:
         kind = f"it begins with the byte 0x{head[0]:02x}"
     else:

@@ -35,6 +35,7 @@ from traceview.analysis.facts.devices import (
 )
 from traceview.analysis.facts.run import Throughput, throughput_of
 from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.device_report import OPS_OF_CPUS
 from traceview.analysis.measures.op_work import (
     FloatArray,
     flops_by_device,
@@ -475,11 +476,15 @@ def _noun(result: Balance) -> str:
 
 def balance_section(view: View, result: Balance) -> doc.Section | None:
     """How much of the time the devices compute, how much at the same time, and how each compares with the others."""
-    if view.is_brief and len(result.devices) < 2:
-        return None
+    facts = doc.facts(*_facts(result))
+    if len(result.devices) < 2:
+        # One is compared with none.
+        shown = facts and not view.is_brief
+        return doc.Section("balance", "Balance", facts) if shown else None
     blocks = (
-        *doc.facts(*_facts(result)),
+        *facts,
         *view.device_table("Balance by device", result.devices, _COLUMNS, "balance"),
+        *doc.remarks(OPS_OF_CPUS if result.kind == "replica" else None),
     )
     return doc.Section("balance", "Balance", blocks, lead=_overlap(result))
 

@@ -260,7 +260,7 @@ H2D_EXPOSED: Final = Rule(
             "Make constants once outside the step, as `x = tf.constant(0.5)`: Python numbers are copied in every call.",
         ),
         "jax-puts": (
-            "Put on the devices once, before the loop, what stays the same: each `jax.device_put` copies its array again.",
+            "Put on the devices once, before the loop, what stays the same: an array of NumPy is copied again each time.",
             "Of what changes copy the next while this step is computed: call `jax.device_put` before the step is done.",
         ),
         "jax": (

@@ -14,6 +14,7 @@ from traceview.analysis.facts.devices import (
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.device_report import (
     COPIES,
+    OPS_OF_CPUS,
     ActivityTime,
     DeviceTime,
     DeviceTimeRow,
@@ -210,12 +211,6 @@ _PARTS_ADD_UP: Final = (
 )
 
 
-_OPS_OF_CPUS: Final = (
-    "On CPU devices compute is all time in which ops run here. Bars and findings count what others cost these ops, such as a "
-    "pipeline that takes cores, as theirs, and very short ops as dispatch."
-)
-
-
 def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
     """A row per device; of very many devices the outliers, and the range of the others."""
     if not result.devices:
@@ -243,7 +238,7 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
                 if unknown
                 else None,
                 _PARTS_ADD_UP if shown else None,
-                _OPS_OF_CPUS if any(row.kind == "replica" for row in shown) else None,
+                OPS_OF_CPUS if any(row.kind == "replica" for row in shown) else None,
             ),
         ),
         lead=f"{numbers.plural(len(result.devices), 'device')}.",

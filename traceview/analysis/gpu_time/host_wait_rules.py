@@ -59,6 +59,14 @@ _NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
     ),
     # They hold whatever framework runs the steps.
     **{f"jax-{key}": texts for key, texts in _AWAITED_ACTIONS.items()},
+    "predict": (
+        "Call `model(batch, training=False)` in the loop, or `predict` in every 100th step only: each call makes a data set.",
+        "`predict_on_batch` makes none either.",
+    ),
+    "callback": (
+        "Let the callback work less often, by its `save_freq` or `update_freq`, or take it out.",
+        "A callback of your own can skip steps: `if batch % 100 == 0: ...`.",
+    ),
     "waits": (
         "Wait less often, or in a thread of its own.",
         "Or let what it waits for come earlier: fill the queue ahead, or schedule further steps before waiting for all of them.",
@@ -371,7 +379,7 @@ CALLBACK_STALL: Final = Rule(
     # Healthy loops with steps of 2 ms had up to 0.11 ms between steps (two cores); the limit is a choice of ours.
     limits={"least_op_count": 20, "saved_ratio": 0.5, "short_ps": 200_000_000},
     reasons={"short": "any loop takes so long between two steps"},
-    action="Do it less often, `if step % 100 == 0: log(...)`; what makes batches, ahead in a thread or in `tf.data`.",
+    action="Do it less often: `if step % 100 == 0: log(...)`. Make batches ahead, in `tf.data` or in a thread.",
     advice="Keras callbacks have `save_freq` and `update_freq`. A second `tf.function` that each step calls belongs into the first.",
     actions={
         **_NO_PYTHON_ACTIONS,
@@ -385,7 +393,7 @@ CALLBACK_STALL: Final = Rule(
             "Or put what needs the values into a graph, `@tf.function`.",
         ),
         "jax": (
-            "Do it less often, `if step % 100 == 0: log(...)`; what makes batches, ahead in a thread.",
+            "Do it less often: `if step % 100 == 0: log(...)`. Make batches ahead, in a thread.",
             "A second jitted function that each step calls belongs into the first.",
         ),
     },

@@ -292,6 +292,11 @@ def _host_ops(waits: Waits) -> Finding | None:
     is_small = waits.is_of_small_step
     line = {} if is_small else waits.line_of_calls
     action = "replica" if is_replica else ""
+    is_called = not (is_replica and waits.has_many_ops)
+    if is_called and (is_small or (is_replica and waits.is_of_dispatch)):
+        action = "small"
+    # To be small is no fault of a program on CPUs, whose ops would else be as small.
+    is_usual = is_small and is_replica and is_called and waits.loss.share < CLEAR_RATIO
     python = waits.python(State.PYTHON) if line else None
     inner = (python.inner if python else None) or ""
     if inner.endswith(_PUTS):
@@ -300,14 +305,13 @@ def _host_ops(waits: Waits) -> Finding | None:
         action = "convert"
     if waits.tracing:
         action = _TRACED
-    elif is_small and not (is_replica and waits.has_many_ops):
-        action = "small"
     return waits.finding(
         rules.HOST_BOUND,
         arguments=line | waits.tracing,
         title="small" if is_small else "",
         action=action,
         notes=() if is_replica else ("gpu",),
+        severity="info" if is_usual else None,
         # On a CPU the dispatch shares the cores with the ops.
         unsure="cores" if is_replica else "",
     )
@@ -442,10 +446,19 @@ def _instead(python: PythonShare | None) -> str:
     return next(known, python.state)
 
 
+_HOOK: Final = ".on_"
+
+
+def _keras_key(python: PythonShare | None) -> str:
+    """The key of the advice where a method of Keras does the work: `Model.predict`, or a hook of a callback of Keras."""
+    function = python.line.rpartition(" in ")[2] if python and python.ratio >= CLEAR_RATIO else ""
+    return "predict" if function == "Model.predict" else "callback" if _HOOK in function else ""
+
+
 def python_in_step(waits: Waits) -> Finding | None:
     """Python on the thread of the steps, as samples or frames show it."""
     python = waits.python(State.PYTHON)
-    instead, arguments = _instead(python), line_argument(python)
+    instead, arguments = _keras_key(python) or _instead(python), line_argument(python)
     if not instead and python is not None and waits.tracing:
         instead, arguments = _TRACED, arguments | waits.tracing
     is_numpy = python is not None and (python.inner or "").startswith(_NUMPY)
@@ -485,6 +498,8 @@ def between_steps(waits: Waits) -> Finding | None:
         key = "convert"
     if key in ("", "convert") and waits.tracing:
         key, arguments = _TRACED, arguments | waits.tracing
+    else:
+        key = _keras_key(python) or key
     evidence: list[Evidence] = []
     ops = _ops_between_steps(waits)
     if ops is not None:

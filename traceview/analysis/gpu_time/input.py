@@ -259,7 +259,7 @@ def _slowest(row: InputHost) -> str | None:
     if row.slowest_stage is None:
         return None
     more = ", on more than one thread" if (row.work_ratio or 0) > 1 else ""
-    return f"Slowest stage: {_path(row.slowest_stage)}, works {numbers.percent(row.work_ratio)} of the window{more}."
+    return f"Slowest stage: {_path(row.slowest_stage)} works {numbers.percent(row.work_ratio)} of the window{more}."
 
 
 _HOSTS: Final = (

@@ -265,8 +265,7 @@ INPUT_BOUND: Final = Rule(
         _LOCK: "Python of the pipeline keeps Python's lock from the thread of the step meanwhile.",
         "line": "Most of it runs in {line}.",
         _CORES: (
-            "Its threads ran {busy} of the window, added up, while threads of the step were ready and waited for a core, as the "
-            "kernel counted; that counts."
+            "Its threads ran {busy} of the window, added up, on cores that threads of the step waited for; that is part of the loss."
         ),
         "host": "No device was recorded: it is the time in which the thread of the step waits for a batch.",
     },

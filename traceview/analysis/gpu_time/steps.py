@@ -276,7 +276,7 @@ def steps_section(view: View, result: Steps) -> doc.Section | None:
                 *_coordinator_notes(view, result),
                 *_longer_steps(result),
             ),
-            *step_blocks(view, step_table(result.steps, devices), view.few_rows),
+            *step_blocks(view, step_table(result.steps, devices), view.few_rows, _named(result)),
         ),
         lead=f"{found_steps(result)}{used}.",
     )
@@ -430,9 +430,15 @@ def step_table(steps: Iterable[StepRow], devices: Collection[str]) -> Table:
     )
 
 
-def first_and_last(rows: Table, most_steps: int = MOST_STEPS) -> Table:
-    """The rows of the first and the last steps of each host, so many steps of each in all."""
-    kept: set[tuple[str, int]] = set()
+def _named(steps: Steps) -> Collection[int]:
+    """The slow steps that a sentence names."""
+    slow = slow_steps(steps)
+    return slow.numbers[:_NAMED_STEPS] if slow else ()
+
+
+def first_and_last(rows: Table, most_steps: int = MOST_STEPS, named: Collection[int] = ()) -> Table:
+    """The rows of the first and the last steps of each host, so many steps of each in all, and of those that are named."""
+    kept = {(host, number) for host in rows["host"] for number in named}
     places = list(zip(rows["host"], rows["number"], strict=True))
     for host in dict.fromkeys(rows["host"]):
         steps = [place for place in dict.fromkeys(places) if place[0] == host]
@@ -440,15 +446,25 @@ def first_and_last(rows: Table, most_steps: int = MOST_STEPS) -> Table:
     return rows.at([at for at, place in enumerate(places) if place in kept])
 
 
-def step_blocks(view: View, rows: Table, most_rows: int | None = None) -> tuple[doc.Block, ...]:
+def _hidden_words(hidden: Sequence[int]) -> str:
+    """`Steps 11 to 16`, or where some between are shown `5 of steps 11 to 16`."""
+    span = f"teps {hidden[0]} to {hidden[-1]}"
+    is_whole = hidden[-1] - hidden[0] < len(hidden)
+    return f"S{span}" if is_whole else f"{len(hidden)} of s{span}"
+
+
+def step_blocks(
+    view: View, rows: Table, most_rows: int | None = None, named: Collection[int] = ()
+) -> tuple[doc.Block, ...]:
     """A row per step and device with the share of each state; of devices that are much alike only a range.
 
-    `most_rows`: of so many rows the first and the last steps are shown; without it `MOST_STEPS` of them.
+    `most_rows`: of so many rows the first and the last steps are shown; without it `MOST_STEPS` of them. `named`: further
+    steps.
     """
     own = rows.at([at for at, key in enumerate(rows["device"]) if key not in view.others])
     device_count = len({*own["device"]}) or 1
     kept = first_and_last(
-        own, MOST_STEPS if most_rows is None else max(most_rows // device_count, 2)
+        own, MOST_STEPS if most_rows is None else max(most_rows // device_count, 2), named
     )
     shown = list(kept.rows())
     hidden = sorted({*rows["number"]} - {*kept["number"]})
@@ -457,7 +473,7 @@ def step_blocks(view: View, rows: Table, most_rows: int | None = None) -> tuple[
     others = numbers.plural(len({*left["device"]}), "other device")
     command = f"{view.command('show steps')} -o steps.csv"
     remarks = [
-        f"Steps {hidden[0]} to {hidden[-1]} are not shown. All steps:" if hidden else "",
+        f"{_hidden_words(hidden)} are not shown. All steps:" if hidden else "",
         f"{others}: compute {numbers.share_range(compute)} of a step. All devices:"
         if compute
         else "",

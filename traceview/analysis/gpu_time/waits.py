@@ -21,7 +21,7 @@ from traceview.analysis.gpu_time.host_wait_rules import HOST_BOUND
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Gap, Idle
 from traceview.analysis.measures.step_report import FEWEST_SLOW, distance_of
-from traceview.analysis.rules.finding import Evidence, Finding
+from traceview.analysis.rules.finding import Evidence, Finding, Severity
 from traceview.analysis.rules.rule import CRITICAL_LIMIT, JITTED_CALL, Chosen, Rule, is_of_jax
 from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Ordinal, Time
 from traceview.base.ids import unique_counts, unique_ids
@@ -87,18 +87,20 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         """Whether a step loses much to what dispatch takes in any step: it is short without the profiler, or the loss is no longer
         than calling it and dispatching its ops takes wherever they are so many; not where most are tiny.
         """
-        ledger, columns, limits = (
-            self.context.ledger,
-            self.context.ledger.columns,
-            HOST_BOUND.limits,
-        )
+        ledger, limits = self.context.ledger, HOST_BOUND.limits
         if not ledger.has_steps or self.loss.share < CRITICAL_LIMIT:
             return False
         if self.loss.of_ps < limits["small_step_ps"] * (
             1 + profiler_ratio(self.context, self.host)
         ):
             return True
-        own = ledger.rows_of(self.device)
+        return self.is_of_dispatch
+
+    @property
+    def is_of_dispatch(self) -> bool:
+        """Whether the loss is no longer than calling a step and dispatching its ops takes, and not of tiny ops."""
+        columns, limits = self.context.ledger.columns, HOST_BOUND.limits
+        own = self.context.ledger.rows_of(self.device)
         if (columns.activity[own][self.rows[own]] != IDLE).any():
             return False
         dispatch_ps = self._ops_per_step(self.device) * limits["dispatch_ps"]
@@ -159,6 +161,7 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         evidence: Sequence[Evidence] = (),
         notes: Sequence[str] = (),
         unsure: str = "",
+        severity: Severity | None = None,
         **words: Unpack[Chosen],
     ) -> Finding | None:
         """The finding by a rule, with the line of Python, the longest gap, and the steps that it is about if most have none of it.
@@ -179,6 +182,7 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
             ),
             steps=steps,
             notes=(*notes, *(("some",) if steps else ()), *(("grows",) if growth else ())),
+            severity=severity,
             **words,
         )
 

@@ -165,7 +165,12 @@ def _host_problems(trace: Trace, index: int, capture: HostCapture) -> Iterator[t
         text = "the file is damaged before any device event: what its devices did is lost"
         yield "devices-unknown", text
     elif not plane_count:
-        yield "no-gpu-plane", "no GPU plane was recorded"
+        text = "the run used no GPU"
+        if gpus_expected(trace, host.name):
+            text = "no GPU plane was recorded"
+        elif not rows.size:
+            text += ", and no op ran inside of a graph: no device has times"
+        yield "no-gpu-plane", text
     elif not rows.size:
         planes = numbers.plural(plane_count, "device plane")
         yield "gpu-planes-empty", f"{planes}, none with an event"
@@ -192,8 +197,12 @@ def _host_problems(trace: Trace, index: int, capture: HostCapture) -> Iterator[t
 
 
 def _quality(trace: Trace, problems: Sequence[Problem]) -> Quality:
+    is_gone = any(
+        host.event_count == 0 or gpus_expected(trace, host.name) for host in trace.hosts
+    ) or damaged_hosts(trace)
     if trace.device_columns.count == 0:
-        return "unusable"
+        # Without a GPU, ops outside of graphs are no device's.
+        return "unusable" if is_gone or not trace.hosts or trace.device_list else "degraded"
     is_limited = any(
         problem.code not in HARMLESS
         or (problem.code == "no-gpu-plane" and gpus_expected(trace, problem.host))
@@ -224,14 +233,9 @@ def gpus_expected(trace: Trace, host: str | None) -> bool:
 NO_GPU_PLANE: Final = Rule(
     code="no-gpu-plane",
     severity="critical",
-    other_severities=("info",),
-    starts_at=(
-        "a host without any device plane or with planes that hold no event, for instance because CUPTI did not load; "
-        "information on a run without GPUs"
-    ),
+    starts_at="a host whose GPUs were in use, without any device plane or with planes that hold no event, for instance because CUPTI did not load",
     title="No GPU plane was recorded on {hosts}, though GPUs were in use",
     titles={
-        "cpu": "{hosts} recorded a run on CPUs only",
         "empty": "The GPU planes of {hosts} hold no event",
         "cupti": "CUPTI did not load on {hosts}: no GPU event was recorded",
     },
@@ -242,8 +246,6 @@ NO_GPU_PLANE: Final = Rule(
         "cupti": (
             "TensorFlow records GPU events through CUPTI, NVIDIA's profiling library, and could not load it."
         ),
-        "cpu": "No thread serves a GPU. The report shows what ran on the CPU of each host as devices.",
-        "no-op": "No op that ran inside of a graph was recorded on a CPU either, so the report has no device there.",
     },
     action="Check that CUPTI loads and may be used: `traceview capture --check`.",
     advice=(
@@ -261,8 +263,6 @@ NO_GPU_PLANE: Final = Rule(
                 "LD_LIBRARY_PATH=/usr/local/cuda/extras/CUPTI/lib64:$LD_LIBRARY_PATH`. `traceview capture --check` checks it."
             ),
         ),
-        "cpu": "If this job should run on GPUs, check `tf.config.list_physical_devices('GPU')`.",
-        "jax-cpu": "If this job should run on GPUs, check `jax.devices()`.",
     },
     metrics={
         "device_plane_count": "GPU planes in the file",
@@ -328,7 +328,7 @@ MISSING_HOST: Final = Rule(
 def diagnose(trace: Trace, result: Capture) -> Iterator[Finding]:
     """Findings about the capture itself: devices, files and workers that it lacks."""
     errors = {host.name: host.errors for host in trace.hosts}
-    of_gpus: dict[str, list[Evidence]] = {"cupti": [], "": [], "cpu": [], "empty": []}
+    of_gpus: dict[str, list[Evidence]] = {"cupti": [], "": [], "empty": []}
     for problem in result.problems:
         host = problem.host or ""
         if problem.code not in _NO_EVENTS:
@@ -339,21 +339,17 @@ def diagnose(trace: Trace, result: Capture) -> Iterator[Finding]:
             ]
         elif problem.code == "gpu-planes-empty":
             of_gpus["empty"].append(Evidence("device_event_count", 0, None, host))
-        else:
-            key = "" if gpus_expected(trace, host) else "cpu"
-            of_gpus[key].append(Evidence("device_plane_count", 0, None, host))
-    with_device = {trace.hosts[device.host].name for device in trace.device_list}
+        elif gpus_expected(trace, host):
+            of_gpus[""].append(Evidence("device_plane_count", 0, None, host))
     for key, rows in of_gpus.items():
         if rows:
             names = tuple(dict.fromkeys(row.where for row in rows))
-            has_device = with_device.issuperset(names)
             yield NO_GPU_PLANE.finding(
                 arguments={"hosts": Names(names, "host")},
                 evidence=rows,
                 title=key,
                 action=key,
-                notes=("no-op" if key == "cpu" and not has_device else key or "no-plane",),
-                severity="info" if key == "cpu" else None,
+                notes=(key or "no-plane",),
             )
     yield from _damaged(trace, result.problems)
     yield from _missing(result)
@@ -535,7 +531,7 @@ def _cost_sentence(view: View) -> str | None:
         return None
     # The profiler makes no step shorter: where they were, they vary by that.
     vary = numbers.share(max(max(spread, -ratio) for ratio, spread in overheads))
-    return f"What recording costs cannot be told, because step times vary by {vary}."
+    return f"What recording costs is within noise: the time from call to call of the step varies by {vary}."
 
 
 def measured_overhead(view: View) -> float | None:

@@ -204,6 +204,12 @@ class DeviceTime(Record, frozen=True):
     devices: tuple[DeviceTimeRow, ...]
 
 
+OPS_OF_CPUS: Final = (
+    "On CPU devices compute is all time in which ops run here. Bars and findings count what others cost these ops, such as a "
+    "pipeline that takes cores, as theirs, and very short ops as dispatch."
+)
+
+
 def time_words(times: DeviceTime | None) -> str:
     """The name of the time of the devices: `GPU time`, of a run with devices of another kind `device time`."""
     is_of_gpus = times is None or all(row.kind == "gpu" for row in times.devices)

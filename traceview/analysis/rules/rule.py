@@ -38,6 +38,11 @@ CRITICAL_LIMIT: Final = 0.20
 """Share of the GPU time from which on a loss is critical."""
 
 
+AWAITED_RATIO: Final = 0.03
+"""Part of a loss from which on a sentence says that devices wait so long for others; below it no bar looks wrong."""
+
+_AT_LEAST: Final = "at least {loss}"
+
 Advised: TypeAlias = str | tuple[str, str]
 """An action, alone or with further advice."""
 
@@ -70,6 +75,7 @@ class Words(Chosen, total=False):
     evidence: Sequence[Evidence]
     steps: Sequence[int]
     notes: Sequence[str]
+    severity: Severity | None
 
 
 class _AboutWords(Chosen, total=False):
@@ -205,6 +211,9 @@ class Rule(Struct, frozen=True, kw_only=True):
         # Work that a device was not given is on no path: to give it some shortens the step, by what is not known. What a
         # thread does beside other processes also waits for their cores, which its own rows do not hold.
         is_bound = not takes_cores and State.NO_WORK not in self.states
+        # Of what costs more than its rows the rows are no bound.
+        template = self.titles.get(words.get("title", ""), self.title)
+        is_bound &= not (template.startswith("{who") and _AT_LEAST in template)
         is_bound &= (
             not {State.NO_CORE, State.DEVICE_WAIT}.isdisjoint(self.states)
             or ledger.without_core_ratio < LIMIT
@@ -213,10 +222,18 @@ class Rule(Struct, frozen=True, kw_only=True):
         if bound_ps is not None and saved_ratio < 1:
             bound_ps = int(bound_ps * saved_ratio)
         loss = finding_loss(lost, bound_ps, self.states)
+        awaited_ps = 0
+        if keeps_waiting:
+            keys = {ledger.trace.device_key(device): device for device in ledger.devices}
+            own = ledger.loss(rows, [keys[key] for key in lost.devices]).times(saved_ratio)
+            awaited_ps = max(lost.mean_ps - own.mean_ps, 0)
         return self.finding(
             arguments={
                 "who": devices_argument(context, lost.devices),
-                "loss": lost_argument(loss),
+                "loss": replace(
+                    lost_argument(loss),
+                    awaited_ps=awaited_ps if awaited_ps >= AWAITED_RATIO * lost.mean_ps else 0,
+                ),
                 **(arguments or {}),
             },
             loss=loss,

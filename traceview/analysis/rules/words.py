@@ -33,7 +33,7 @@ from traceview.base.record import (
 from traceview.base.text import lazy_pattern
 from traceview.document import numbers
 from traceview.document.phrase import Phrase, Token, names
-from traceview.ledger.states import BY_KEY, MEANINGS
+from traceview.ledger.states import BY_KEY, MEANINGS, State
 from traceview.ledger.states import KEYS as STATE_KEYS
 
 # Arguments
@@ -60,11 +60,13 @@ class Lost(Record, frozen=True, tag="loss", tag_field="is"):
         ps: The time that it takes, picoseconds.
         of_ps: The time that it is a part of, picoseconds.
         ratio: The exact share.
+        awaited_ps: How much of the time these devices wait for others that lose it, picoseconds; 0 where that is little.
     """
 
     ps: Picoseconds
     of_ps: Picoseconds
     ratio: Share
+    awaited_ps: Picoseconds = 0
 
 
 class Slower(Record, frozen=True, tag="slower", tag_field="is"):
@@ -203,6 +205,8 @@ Argument: TypeAlias = Devices | _Measured | Line | Ops | Names | StateName
 
 Arguments: TypeAlias = Mapping[str, Argument]
 
+_WAITING: Final = MEANINGS[State.DEVICE_WAIT].name
+
 _MOST_LISTED: Final = 4
 """Devices named one by one; of more, how many they are."""
 
@@ -296,9 +300,10 @@ def tokens_of(argument: Argument) -> Iterator[Token]:
 
 def _number(argument: _Measured) -> str:
     match argument:
-        case Lost(ps, of_ps, ratio):
-            # `20.4 of 45.6 ms (45%)`
-            return f"{numbers.part_of(ps, of_ps)} ({numbers.percent(ratio)})"
+        case Lost(ps, of_ps, ratio, awaited_ps):
+            # `20.4 of 45.6 ms (45%, 3.20 ms of it waiting for a device)`
+            waiting = f", {numbers.time(awaited_ps)} of it {_WAITING}" if awaited_ps else ""
+            return f"{numbers.part_of(ps, of_ps)} ({numbers.percent(ratio)}{waiting})"
         case Slower(ps, usual_ps):
             # `24.5 instead of 19.1 ms`
             return numbers.part_of(ps, usual_ps, "instead of")

@@ -487,9 +487,11 @@ def efficiency_section(view: View, result: Efficiency) -> doc.Section:
     """A row per device."""
     rows = result.devices
     blocks = view.device_table("Efficiency", rows, _EFFICIENCY_COLUMNS, "efficiency")
-    what = "FLOPs of products, convolutions and attention count. MFU is of the whole step, with all that is no compute."
+    what = "FLOPs of products, convolutions and attention count."
     rate = numbers.flop_rate(sum(row.flops_per_second for row in rows) / len(rows))
     mfus = [row.mfu_ratio for row in rows if row.mfu_ratio is not None]
+    if mfus:
+        what += " MFU is of the whole step, with all that is no compute."
     mfu = f", MFU {numbers.share_range(mfus)}" if len(mfus) == len(rows) else ""
     lead = f"{rate} while a device computes{mfu}."
     if any(row.unknown_ratio for row in rows):

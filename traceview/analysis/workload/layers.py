@@ -203,7 +203,7 @@ def _rows(context: Context, devices: Collection[int]) -> tuple[LayerTime, ...]:
 # Section
 
 _COLUMNS: Final = (
-    Shown("GPU time", "gpu_time_ratio"),
+    Shown("share", "gpu_time_ratio", meaning="of the time of all devices in steps"),
     Shown("time", "compute_ps_per_step"),
     Shown("forward", "forward_ps_per_step", 2),
     Shown("backward", "backward_ps_per_step", 2),
@@ -212,7 +212,7 @@ _COLUMNS: Final = (
     Shown("line", "source_line", 1),
 )
 _FLOP_RATE: Final = Shown(
-    "FLOP/s", "flops_per_second", 2, meaning="over the durations of ops with known FLOPs"
+    "FLOP/s", "flops_per_second", 5, meaning="over the durations of ops with known FLOPs"
 )
 
 

@@ -161,6 +161,8 @@ def check_gpus(framework: str, trial: Trial) -> Check:
     except (OSError, subprocess.SubprocessError) as error:
         detail = f"nvidia-smi: {getattr(error, 'stdout', '') or error}"
         fix = "restart the machine, or the container with GPUs: driver and library may not match"
+        if isinstance(error, PermissionError):
+            fix = "run as a user who may run nvidia-smi: this one may not see the GPUs"
         return Check("gpus", "failed", detail, fix)
     if not trial.version:
         return Check("gpus", "ok", f"{count} by nvidia-smi ({framework} could not be asked)")

@@ -47,6 +47,9 @@ def end_first(text: str, begun_s: float) -> None:
     runs = runs_of_launch(settings.out, settings.launch or "", begun_s)
     name_runs(runs)
     if not runs and not _captures:
+        if _end() == "failed":
+            say("nothing was captured: the script failed before it imported TensorFlow or JAX")
+            return
         say("nothing was captured: no process imported TensorFlow or JAX")
         say("hint: in an environment without traceview or a container nothing is captured")
     elif not runs and not _captures[-1].capture.is_prepared:

@@ -20,6 +20,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from traceview.base.errors import CaptureError, UsageError
+from traceview.base.text import shell_path
 from traceview.capture.sidecar.environment import ROLE, Place, Task, own_place, rank_of
 from traceview.capture.sidecar.file import SIDECAR_SUFFIX, is_running, stat_fields
 from traceview.capture.window.step_window import StepRange
@@ -63,7 +64,9 @@ class Destination:
     def _make_private(self, attempts: int = 3) -> None:
         if not self.out.parent.is_dir():
             problem = f"--out {self.out}: the directory {self.out.parent} does not exist"
-            raise CaptureError(problem, hint="create it, or choose another --out")
+            raise CaptureError(
+                problem, hint=f"mkdir -p {shell_path(self.out.parent)}, or choose another --out"
+            )
         # Another worker may make it at the same time.
         with suppress(FileExistsError):
             self.out.mkdir()

@@ -140,11 +140,11 @@ class StepTimes:
         if self.ratios is None:
             return "note: too few steps to measure the overhead of the profiler"
         ratio, spread = self.ratios
-        within = f"less than the spread of step times with and without it (mean IQR {spread:.0%})"
-        start = within if ratio <= spread else f"{ratio:+.0%} per step"
-        without, profiled = map(_words, (self.unprofiled, self.profiled))
-        medians = f"{without} without the profiler, {profiled} with it"
-        return f"overhead: {start}. Median step without its wait for input: {medians}"
+        start = "within noise" if ratio <= spread else f"{ratio:+.0%} per step"
+        without, profiled = (
+            _quartiles(times)[1] / 1e6 for times in (self.unprofiled, self.profiled)
+        )
+        return f"cost of recording: {start} (median {without:.2f} → {profiled:.2f} ms per call of the step)"
 
 
 def _followed(calls: Sequence[RecordedCall]) -> list[tuple[RecordedCall, int]]:
@@ -155,11 +155,6 @@ def _followed(calls: Sequence[RecordedCall]) -> list[tuple[RecordedCall, int]]:
 
 def _quartiles(times: Sequence[float]) -> list[float]:
     return quantiles(times, n=4, method="inclusive")
-
-
-def _words(times: Sequence[float]) -> str:
-    low, middle, high = (ns / 1e6 for ns in _quartiles(times))
-    return f"{middle:.2f} ms (quartiles {low:.2f} to {high:.2f}, {len(times)} calls)"
 
 
 State = Literal["waiting", "recording", "closed"]

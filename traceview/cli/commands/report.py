@@ -203,7 +203,16 @@ def _chosen_document(name: str | None, path: Location | None) -> str | None:
     """The document of `--format`, else of the ending of `path`; None where neither names one."""
     suffix = "" if path is None or path.is_dir() else path.suffix.lower()
     by_suffix = {Path(file).suffix: document for document, file in FILES.items()}
+    if name is None and suffix in _OTHER_ENDINGS:
+        raise UsageError(
+            f"{path}: no document has the ending {suffix}",
+            hint=f"known endings: {', '.join(by_suffix)}; a name without one is a folder",
+        )
     return name or by_suffix.get(suffix)
+
+
+_OTHER_ENDINGS: Final = (".pdf", ".htm", ".txt", ".csv", ".zip", ".docx", ".markdown")
+"""Of files that a report is not written to; a name with any other dot in it is that of a folder."""
 
 
 # In a browser

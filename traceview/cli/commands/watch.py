@@ -82,8 +82,8 @@ def watch(
 ) -> None:
     """Print a line for each new run, until Ctrl-C.
 
-    A line has the median step time, the share of compute, the change against earlier runs, and the verdict. docs/runs.md
-    lists TRACEVIEW_TITLE and the other variables that commands read.
+    A line has the mean step time, the share of compute, the change against earlier runs, and the verdict. Commands read
+    TRACEVIEW_TITLE, TRACEVIEW_CODE and others, which env prints.
 
     Example: traceview watch logs/ --on-finding input-bound 'notify-send "$TRACEVIEW_TITLE"'
     """

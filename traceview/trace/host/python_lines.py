@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import (
@@ -22,6 +23,7 @@ from traceview.base.intervals import (
     places,
     union,
 )
+from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_MS, PS_PER_NS, PS_PER_US
 from traceview.trace.columns import NONE
 from traceview.trace.host.state_timeline import joined_spans
@@ -52,6 +54,31 @@ _MOSTLY_RATIO: Final = 0.5
 OFF_CORE_PS: Final = 10 * PS_PER_MS
 """A thread with work may be off a busy core for so long: some slices of other threads, of 3 to 4 ms each on Linux."""
 _FRAMEWORKS: Final = ("tensorflow/", "keras/", "tf_keras/", "jax/", "jaxlib/")
+_CALLBACK: Final = lazy_pattern(r"keras/src/callbacks/(?!callback(?:_list)?\.py)(\w+)\.py")
+_CLASSES: Final = {
+    "csv_logger": "CSVLogger",
+    "reduce_lr_on_plateau": "ReduceLROnPlateau",
+    "swap_ema_weights": "SwapEMAWeights",
+    "tensorboard": "TensorBoard",
+    "terminate_on_nan": "TerminateOnNaN",
+}
+"""Classes of Keras that are not called as their files; no sample names a class."""
+_TRAINER: Final = lazy_pattern(r"keras/src/backend/\w+/trainer\.py")
+_NAMED_METHODS: Final = ("predict", "evaluate")
+
+
+@lru_cache(maxsize=1024)
+def _of_keras(frame: PythonFrame) -> str | None:
+    """`ModelCheckpoint.on_train_batch_end` of a hook of a callback, `Model.predict` of what a loop calls; None of all else."""
+    if _TRAINER.fullmatch(frame.file) and frame.function in _NAMED_METHODS:
+        return f"Model.{frame.function}"
+    hook = _CALLBACK.fullmatch(frame.file) if frame.function.startswith("on_") else None
+    if hook is None:
+        return None
+    words = hook[1].split("_")
+    return f"{_CLASSES.get(hook[1], ''.join(map(str.capitalize, words)))}.{frame.function}"
+
+
 _HASH_SEED: Final = 0xC70F6907
 _HASH_FACTOR: Final = 0xC6A4A7935BD1E995
 _HASH_SHIFT: Final = 47
@@ -403,10 +430,11 @@ class PythonLines:
         return "waits" if load < _AT_REST_RATIO else "runs"
 
     def _line_of(self, stack: int) -> PythonFrame:
-        """The line that stands for a stack."""
+        """The line that stands for a stack; the function of Keras that it called is named, where one does the work."""
         frames = [self._frame(number) for number in self._samples.stacks[stack]]
         if self._is_user[stack]:
-            return frames[-1]
+            named = next(filter(None, map(_of_keras, frames[-2::-1])), None)
+            return replace(frames[-1], function=named) if named else frames[-1]
         return next((frame for frame in frames if frame.state != "waits"), frames[0])
 
     def _frame(self, number: int) -> PythonFrame:

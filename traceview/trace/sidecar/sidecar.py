@@ -579,6 +579,8 @@ def read_sidecar(trace: Location) -> Sidecar | None:
         content = json.loads(path.read_text("utf-8", "strict"))
     except (OSError, ValueError, RecursionError) as error:
         raise SidecarError(f"{path.name} is not readable: {error}") from error
+    if not isinstance(content, dict):
+        raise SidecarError(f"{path.name} is not readable: it holds no object of JSON")
     return _sidecar(content)
 
 
