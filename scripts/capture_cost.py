@@ -36,10 +36,10 @@ from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from traceview.capture.steps.flow import describe_values
 from traceview.capture.steps.hooks import DATASET_NEXT, DISTRIBUTED_NEXT, FUNCTION_CALL, Hooks
 from traceview.capture.steps.observer import Observer
 from traceview.capture.window.step_window import StepRange, StepWindow
+from traceview.graphs.flow import describe_values
 
 CALLS = 300
 """Of one round, with hooks and without."""

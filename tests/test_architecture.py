@@ -22,7 +22,7 @@ FIXTURE = ROOT / "fixtures" / "custom-loop-2"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("base",),
     ("store",),
-    ("xplane",),
+    ("xplane", "graphs"),
     ("trace",),
     ("ledger",),
     ("document",),
@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Stands beside the analysis, which does without it; only the facade may import it.
 CAPTURE = "capture"
-CAPTURE_MAY_IMPORT = {"base", "xplane"}
+CAPTURE_MAY_IMPORT = {"base", "xplane", "graphs"}
 # The rooms inside of a package, lowest first; "" is what stands beside them.
 ROOMS = {
     CAPTURE: (

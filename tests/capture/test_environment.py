@@ -20,6 +20,7 @@ import pytest
 from tests.capture.conftest import Capture
 from tests.capture.fake_nvml import Nvml
 from tests.capture.fake_tensorflow import SCRIPT_START
+from traceview.base.errors import NoAnswerError
 from traceview.capture.sidecar.environment import (
     MASK,
     EnvironmentListener,
@@ -28,7 +29,7 @@ from traceview.capture.sidecar.environment import (
     masked_arguments,
     masked_variable,
 )
-from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar
+from traceview.capture.sidecar.file import Facts, Sidecar
 
 
 def test_what_cannot_be_had_is_absent_with_its_reason() -> None:

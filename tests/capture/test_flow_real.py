@@ -14,7 +14,7 @@ pytestmark = pytest.mark.tensorflow
 SCRIPT = """
 import json
 import tensorflow as tf
-from traceview.capture.steps.flow import describe_values
+from traceview.graphs.flow import describe_values
 
 (cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from traceview.base.errors import NoAnswerError
 from traceview.capture.process.python_code import SHOWN_FILE, CodePlaces
-from traceview.capture.sidecar.file import NoAnswerError, Sidecar
-from traceview.capture.steps.graphs import training_loop
+from traceview.capture.sidecar.file import Sidecar
 from traceview.capture.steps.placement import PlacementListener, describe_lines, what_differs
 from traceview.capture.steps.step_inputs import StepInputs
+from traceview.graphs.calls import training_loop
 
 HERE, PACKAGES = "/home/u/job", "/venv/lib/python3.12/site-packages"
 GEN = f"{PACKAGES}/tensorflow/python/ops/gen_math_ops.py"

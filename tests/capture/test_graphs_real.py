@@ -17,7 +17,7 @@ import json
 import tensorflow as tf
 from traceview.capture.steps import flow
 from traceview.capture.steps import graphs as graph_values
-from traceview.capture.steps.graphs import describe_flops
+from traceview.graphs.flops import describe_flops
 
 table = tf.random.normal([40, 40])
 weight = tf.Variable(tf.ones([40, 40]))

@@ -19,10 +19,11 @@ import pytest
 
 from tests.capture.conftest import environment_with, run_python
 from tests.capture.fake_nvml import BUS_IDS, Nvml
+from traceview.base.errors import NoAnswerError
 from traceview.capture.sampling import nvml as nvml_sampling
 from traceview.capture.sampling.nvml import NOT_ASKED, NvmlListener, is_own
 from traceview.capture.sidecar.environment import bus_ids
-from traceview.capture.sidecar.file import NoAnswerError, Sidecar
+from traceview.capture.sidecar.file import Sidecar
 
 TRACE = Path("trace")
 ELSEWHERE = 4_194_400

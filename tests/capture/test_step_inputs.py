@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.sidecar.file import NoAnswerError
+from traceview.base.errors import NoAnswerError
 from traceview.capture.steps.step_inputs import StepInputs
 
 

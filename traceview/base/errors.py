@@ -88,3 +88,7 @@ class WorkerError(TraceviewError):
     """A cluster could not be reached, has no workers, or lost them."""
 
     exit_code = 12
+
+
+class NoAnswerError(Exception):
+    """A field has no value; the message is the reason. Often nothing has failed: there is no such thing here."""

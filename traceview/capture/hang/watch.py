@@ -30,8 +30,8 @@ from traceview.capture.record.capture import Capture
 from traceview.capture.record.destination import Rendezvous
 from traceview.capture.sidecar.environment import Place, Task, handles, opened_nvml, own_place
 from traceview.capture.sidecar.file import is_running, reason_of, stat_fields, write_whole
-from traceview.capture.steps.graphs import ops_within, traces
 from traceview.capture.window.step_window import StepRange
+from traceview.graphs.calls import ops_within, traces
 
 MOST_FRAMES: Final = 60
 MOST_THREADS: Final = 200

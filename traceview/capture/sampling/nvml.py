@@ -14,11 +14,11 @@ from statistics import fmean
 from time import perf_counter, time_ns
 from typing import Any, Final
 
+from traceview.base.errors import NoAnswerError
 from traceview.capture.process.own_threads import Ticker
 from traceview.capture.sidecar.environment import bus_ids, opened_nvml
 from traceview.capture.sidecar.file import (
     Facts,
-    NoAnswerError,
     Sidecar,
     WindowListener,
     answers,

@@ -21,13 +21,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.capture.sidecar.file import (
-    NoAnswerError,
-    Sidecar,
-    WindowListener,
-    answers,
-    reason_of,
-)
+from traceview.base.errors import NoAnswerError
+from traceview.capture.sidecar.file import Sidecar, WindowListener, answers, reason_of
 
 _BY_PREFIX: Final = {
     "CUDA": "DEVICE_ORDER LAUNCH_BLOCKING MODULE_LOADING VISIBLE_DEVICES",

@@ -10,6 +10,8 @@ from pathlib import Path
 from time import time_ns
 from typing import Any, Final, Literal
 
+from traceview.base.errors import NoAnswerError
+
 SCHEMA_VERSION: Final = 1
 SIDECAR_SUFFIX: Final = ".traceview.json"
 State = Literal["waiting", "recording", "saved", "failed"]
@@ -62,10 +64,6 @@ class WindowListener:
 
     def finished(self) -> None:
         """Nothing more will be recorded. May be called more than once."""
-
-
-class NoAnswerError(Exception):
-    """A field has no value; the message is the reason. Often nothing has failed: there is no such thing here."""
 
 
 class Facts:

@@ -25,9 +25,9 @@ from time import monotonic, perf_counter_ns
 from typing import Any, ClassVar, Final, Literal
 from weakref import WeakKeyDictionary, ref
 
-from traceview.capture.steps.graphs import computes_gradients, trace_count, traces, updates_alone
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.window.step_window import StepWindow, is_end_of_data
+from traceview.graphs.calls import computes_gradients, trace_count, traces, updates_alone
 
 Kind = Literal["function", "replicas", "keras", "eager"]
 _KINDS: Final[dict[Kind, str]] = {

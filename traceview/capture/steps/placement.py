@@ -18,17 +18,11 @@ from typing import Any, Final, NamedTuple
 
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.sidecar.file import Facts, Sidecar, WindowListener, answers
-from traceview.capture.steps.flow import describe_values
-from traceview.capture.steps.graphs import (
-    Call,
-    calls_of,
-    count_ops,
-    describe_flops,
-    traces,
-    training_loop,
-)
 from traceview.capture.steps.observer import Observer, name_of_concrete
 from traceview.capture.steps.step_inputs import Sizes, StepInputs
+from traceview.graphs.calls import Call, calls_of, count_ops, traces, training_loop
+from traceview.graphs.flops import describe_flops
+from traceview.graphs.flow import describe_values
 
 
 class PlacementListener(WindowListener):

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, Final
 from weakref import ref
 
-from traceview.capture.sidecar.file import NoAnswerError
+from traceview.base.errors import NoAnswerError
 
 _DEEPEST: Final = 8
 _SOURCES: Final[dict[str, Callable[[Any], list[Any]]]] = {

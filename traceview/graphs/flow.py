@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from traceview.capture.steps.graphs import (
+from traceview.graphs.calls import (
     CALLS,
-    FLOPS_OF,
     GRADIENT_SCOPE,
     HANDLES,
     LOOPS,
@@ -19,6 +18,7 @@ from traceview.capture.steps.graphs import (
     Call,
     calls_of,
 )
+from traceview.graphs.flops import FLOPS_OF
 
 _NO_WORK: Final = frozenset((
     "Const", "Identity", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "Shape",
