@@ -15,8 +15,8 @@ pytestmark = pytest.mark.tensorflow
 PROGRAM = """
 import json
 import tensorflow as tf
-from traceview.capture.steps import flow
-from traceview.capture.steps import graphs as graph_values
+from traceview.graphs import flow
+from traceview.graphs import calls as graph_values
 from traceview.graphs.flops import describe_flops
 
 table = tf.random.normal([40, 40])
@@ -187,8 +187,8 @@ def test_without_the_size_of_a_batch_nothing_depends_on_it(flops: list[dict[str,
 TRAINING = """
 import json
 import tensorflow as tf
-from traceview.capture.steps import flow
-from traceview.capture.steps import graphs as graph_values
+from traceview.graphs import flow
+from traceview.graphs import calls as graph_values
 
 weight, slot = tf.Variable(tf.ones([6, 8])), tf.Variable(tf.zeros([6, 8]), trainable=False)
 metric, average = (tf.Variable(tf.zeros(shape), trainable=False) for shape in ([], [6, 8]))

@@ -529,8 +529,9 @@ def _trust(report: Report, view: View) -> Iterator[Sentence]:
     if capture.quality == "ok" or problem is None:
         is_slowed = profiler_factor(capture) >= PROFILER_FACTOR
         yield f"Capture: {'slowed by the profiler' if is_slowed else capture.quality}"
-        # What devices there are says the head.
-        remark_count = sum(problem.code != "no-gpu-plane" for problem in capture.problems)
+        without = [one.text for one in capture.problems if one.code == "no-gpu-plane"]
+        yield from without[:1]
+        remark_count = len(capture.problems) - len(without)
     else:
         yield phrase(f"Capture: {capture.quality}, ", Token(problem.sentence))
         remark_count = len(capture.problems) - 1

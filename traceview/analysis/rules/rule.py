@@ -38,7 +38,7 @@ CRITICAL_LIMIT: Final = 0.20
 """Share of the GPU time from which on a loss is critical."""
 
 
-AWAITED_RATIO: Final = 0.03
+AWAITED_RATIO: Final = 0.10
 """Part of a loss from which on a sentence says that devices wait so long for others; below it no bar looks wrong."""
 
 _AT_LEAST: Final = "at least {loss}"
