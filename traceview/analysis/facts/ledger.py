@@ -353,7 +353,8 @@ def _recast_without_cores(
         launch = draft.trace.device_columns.launch[columns.event]
         is_launched = is_compute(columns) & (launch != NONE)
         rows |= is_launched & draft.trace.runs_model[draft.trace.host_columns.line[launch]]
-    lost = np.where(rows, waits.lost_to(ran, columns.start_ps, columns.end_ps), 0)
+    lost = np.zeros(columns.count, dtype=np.int64)
+    lost[rows] = waits.lost_to(ran, columns.start_ps[rows], columns.end_ps[rows])
     draft.recast_ends(lost, state, by)
 
 

@@ -207,6 +207,11 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         owed = np.clip(lacks - self._alone, 0.0, 1.0) * share
         most = ran / np.maximum(self._ran_alone, 1.0)
         lost = np.where(self._ran_alone > 0, np.minimum(owed, most), 0.0) * self._span
+        # Who sleeps meanwhile wants no core.
+        bounds, covered = np.ravel((start, end), "F"), np.repeat(np.cumsum(end - start), 2)
+        covered[::2] -= end - start
+        in_spans = np.diff(np.interp(self.clocks.time_ps, bounds, covered)) if start.size else lost
+        lost *= np.minimum(1.0, self._wanted / np.maximum(in_spans, 1.0))
         until = np.append(0, np.cumsum(lost.astype(np.int64)))
         before, after = np.interp((start, end), self.clocks.time_ps, until).astype(np.int64)
         result: Int64Array = after - before
@@ -260,14 +265,19 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         return self.ran_by(self.model)
 
     @cached_property
+    def _wanted(self) -> Floats:
+        """How long threads of the model ran or waited for a core, added up."""
+        result: Floats = self._ran_of_model + self._waited[list(self.model)].sum(axis=0)
+        return result
+
+    @cached_property
     def _ran_alone(self) -> Floats:
         """What the threads of the model would run in each interval without others: all that they want, on all cores at most.
 
         Each device at work wants a core. Of what threads want beyond that only a part counts: one that waits for a core may leave
         its share of an op to another.
         """
-        ran = self._ran_of_model
-        wanted = ran + self._waited[list(self.model)].sum(axis=0)
+        ran, wanted = self._ran_of_model, self._wanted
         sure = np.minimum(wanted, np.maximum(ran, self.at_work_ps))
         wanted = sure + _SHARED_RATIO * (wanted - sure)
         result: Floats = np.minimum(wanted, self.cores * self._span)
