@@ -23,83 +23,53 @@ from traceview.xplane.planes import (
 FIRST_DERIVED, LAST_DERIVED = 0xDEADBEEF, 0xDEADBEEF + 389
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "ordinal"),
-    [
-        (b"/device:GPU:0", PlaneKind.GPU, 0),
-        (b"/device:GPU:15", PlaneKind.GPU, 15),
-        (b"/device:TPU:3", PlaneKind.TPU, 3),
-        (b"/device:TPU:3 SparseCore 1", PlaneKind.OTHER_DEVICE, -1),
-        (b"#Chip TPU Non-Core HBM 0", PlaneKind.OTHER_DEVICE, -1),
-        (b"/device:CUSTOM:Megascale Trace", PlaneKind.OTHER_DEVICE, -1),
-        (b"/device:CUSTOM:MOSAIC:x", PlaneKind.OTHER_DEVICE, -1),
-        (b"/virtualdevice:x", PlaneKind.OTHER_DEVICE, -1),
-        (b"/device:GPU:", PlaneKind.OTHER_DEVICE, -1),
-        (b"/device:GPU:-1", PlaneKind.OTHER_DEVICE, -1),
-        (b"/device:GPU:0\n", PlaneKind.OTHER_DEVICE, -1),
-        (b"/device:GPU:99999999999999999999", PlaneKind.OTHER_DEVICE, -1),
-        (b"/host:CPU", PlaneKind.HOST, -1),
-        (b"/host:CUPTI", PlaneKind.HOST, -1),
-        (b"/host:NVTX-CUPTI", PlaneKind.HOST, -1),
-        (b"/host:ROCTRACER", PlaneKind.HOST, -1),
-        (b"/host:python-tracer", PlaneKind.HOST, -1),
-        (b"/host:TPU-runtime", PlaneKind.HOST, -1),
-        (b"Task Environment", PlaneKind.ENVIRONMENT, -1),
-        (b"/host:metadata", PlaneKind.METADATA, -1),
-        (b"/host:__ScopeRangeCallStack__", PlaneKind.UNKNOWN, -1),
-        (b"/host:tfstreamz", PlaneKind.UNKNOWN, -1),
-        (b"/host:CPU [123]", PlaneKind.UNKNOWN, -1),
-        (b"Host CPUs", PlaneKind.UNKNOWN, -1),
-        (b"Syscalls", PlaneKind.UNKNOWN, -1),
-        (b"\xff", PlaneKind.UNKNOWN, -1),
-        (b"", PlaneKind.UNKNOWN, -1),
-    ],
-)
-def test_plane_kinds(name: bytes, kind: PlaneKind, ordinal: int) -> None:
-    assert plane_kind(name) == (kind, ordinal)
+PLANE_KINDS = {
+    (PlaneKind.GPU, 0): b"/device:GPU:0",
+    (PlaneKind.GPU, 15): b"/device:GPU:15",
+    (PlaneKind.TPU, 3): b"/device:TPU:3",
+    (PlaneKind.OTHER_DEVICE, -1): (
+        b"/device:TPU:3 SparseCore 1|#Chip TPU Non-Core HBM 0|/device:CUSTOM:Megascale Trace|"
+        b"/device:CUSTOM:MOSAIC:x|/virtualdevice:x|/device:GPU:|/device:GPU:-1|/device:GPU:0\n|"
+        b"/device:GPU:99999999999999999999"
+    ),
+    (PlaneKind.HOST, -1): (
+        b"/host:CPU|/host:CUPTI|/host:NVTX-CUPTI|/host:ROCTRACER|/host:python-tracer|"
+        b"/host:TPU-runtime"
+    ),
+    (PlaneKind.ENVIRONMENT, -1): b"Task Environment",
+    (PlaneKind.METADATA, -1): b"/host:metadata",
+    (PlaneKind.UNKNOWN, -1): (
+        b"/host:__ScopeRangeCallStack__|/host:tfstreamz|/host:CPU [123]|Host CPUs|Syscalls|\xff|"
+    ),
+}
+"""Names of planes with a bar between them; the last one is the empty name."""
 
 
-@pytest.mark.parametrize(
-    ("line_id", "derived"),
-    [
-        (FIRST_DERIVED, True),
-        (LAST_DERIVED, True),
-        (FIRST_DERIVED - (1 << 32), True),
-        (LAST_DERIVED - (1 << 32), True),
-        (-559038734, True),
-        (FIRST_DERIVED - 1, False),
-        (LAST_DERIVED + 1, False),
-        (FIRST_DERIVED - 1 - (1 << 32), False),
-        (LAST_DERIVED + 1 - (1 << 32), False),
-        (0, False),
-        (20, False),
-        (-1, False),
-        (2**31, False),
-        (2**63 - 1, False),
-    ],
-)
-def test_derived_lines_by_id(line_id: int, derived: bool) -> None:
-    assert is_derived_line(line_id, b"Stream #20(Compute)") is derived
+@pytest.mark.parametrize(("expected", "names"), PLANE_KINDS.items())
+def test_plane_kinds(expected: tuple[PlaneKind, int], names: bytes) -> None:
+    for name in names.split(b"|"):
+        assert plane_kind(name) == expected, name
+
+
+def test_derived_lines_by_id() -> None:
+    """Ids of 32 bits, which are recorded with a sign or without one."""
+    name = b"Stream #20(Compute)"
+    for shift in (0, 1 << 32):
+        for line_id in (FIRST_DERIVED, LAST_DERIVED, 0xDEADBEF2):
+            assert is_derived_line(line_id - shift, name)
+        for line_id in (FIRST_DERIVED - 1, LAST_DERIVED + 1):
+            assert not is_derived_line(line_id - shift, name)
+    assert not any(is_derived_line(line_id, name) for line_id in (0, 20, -1, 2**31, 2**63 - 1))
 
 
 DERIVED_NAMES = (
-    b"Steps",
-    b"TensorFlow Ops",
-    b"TensorFlow Name Scope",
-    b"Framework Ops",
-    b"Framework Name Scope",
-    b"Launch Stats",
-    b"XLA Modules",
-    b"XLA Ops",
-    b"Async XLA Ops",
-    b"Source code",
-    b"Host Offload Ops",
-    b"Tensor Core Sync Flag",
-    b"Sparse Core Steps",
+    b"Steps|TensorFlow Ops|TensorFlow Name Scope|Framework Ops|Framework Name Scope|Launch Stats|"
+    b"XLA Modules|XLA Ops|Async XLA Ops|Source code|Host Offload Ops|Tensor Core Sync Flag|"
+    b"Sparse Core Steps"
 )
 
 
-@pytest.mark.parametrize("name", DERIVED_NAMES)
+@pytest.mark.parametrize("name", DERIVED_NAMES.split(b"|"))
 def test_derived_lines_by_name(name: bytes) -> None:
     assert is_derived_line(7, name)
     assert is_derived_line(7, name + b" - from #20")
@@ -108,137 +78,85 @@ def test_derived_lines_by_name(name: bytes) -> None:
     assert not is_derived_line(7, name + b"2 - from #20") or name.startswith(b"Sparse Core ")
 
 
-@pytest.mark.parametrize(
-    ("name", "never"),
-    [
-        (b"_counters_", True),
-        (b"Stream #0(MemoryResidency)", True),
-        (b"Stream #268435457(UnifiedMemory)", True),
-        (b"Stream #5(MemoryAlloc,MemoryFree)", True),
-        (b"Stream #5(Generic, Overhead)", True),
-        (b"Stream #-5(Generic)", True),
-        (b"Stream #5(Overhead,Compute)", False),
-        (b"Stream #5(Compute,MemoryAlloc)", False),
-        (b"Stream #5(MemcpyP2P)", False),
-        (b"Stream #5(CudaGraph)", False),
-        (b"Stream #5(SomethingNew)", False),
-        (b"Stream #5(Kernel)", False),
-        (b"Stream #5()", False),
-        (b"Stream #5", False),
-        (b"CUPTI overhead", False),  # may hold kernels: its events are judged one by one
-        (b"Generic", False),
-        (b"", False),
-    ],
+NEVER_BUSY = (
+    b"_counters_|Stream #0(MemoryResidency)|Stream #268435457(UnifiedMemory)|"
+    b"Stream #5(MemoryAlloc,MemoryFree)|Stream #5(Generic, Overhead)|Stream #-5(Generic)"
 )
-def test_never_busy_lines(name: bytes, never: bool) -> None:
-    assert is_never_busy_line(name) is never
+# "CUPTI overhead" may hold kernels: its events are judged one by one.
+MAYBE_BUSY = (
+    b"Stream #5(Overhead,Compute)|Stream #5(Compute,MemoryAlloc)|Stream #5(MemcpyP2P)|"
+    b"Stream #5(CudaGraph)|Stream #5(SomethingNew)|Stream #5(Kernel)|Stream #5()|Stream #5|"
+    b"CUPTI overhead|Generic|"
+)
+
+
+@pytest.mark.parametrize(("names", "never"), [(NEVER_BUSY, True), (MAYBE_BUSY, False)])
+def test_never_busy_lines(names: bytes, never: bool) -> None:
+    for name in names.split(b"|"):
+        assert is_never_busy_line(name) is never, name
 
 
 NAME_KINDS = {
-    NameKind.H2D: (
-        b"MemcpyH2D",
-        b"MEMCPYHtoD",
-        b"Memcpy HtoD",
-        b"CopyHostToDevice",
-        b"hipMemcpyHtoDAsync",
-    ),
-    NameKind.D2H: (
-        b"MemcpyD2H",
-        b"MEMCPYDtoH",
-        b"[CUDA memcpy DtoH]",
-        b"CopyDeviceToHost",
-    ),
-    NameKind.D2D: (
-        b"MemcpyD2D",
-        b"MEMCPYDtoD",
-        b"CopyDeviceToDevice",
-    ),
-    NameKind.P2P: (
-        b"MemcpyP2P",
-        b"MEMCPYPtoP",
-        b"[CUDA memcpy PtoP]",
-    ),
-    NameKind.COPY: (b"MemcpyOther",),
-    NameKind.MEMSET: (
-        b"Memset 2",
-        b"Memset",
-        b"[CUDA memset]",
-        b"__amd_rocclr_fillBufferAligned.kd",
-    ),
-    NameKind.GRAPH: (b"CudaGraphExec:12",),
+    NameKind.H2D: b"MemcpyH2D|MEMCPYHtoD|Memcpy HtoD|CopyHostToDevice|hipMemcpyHtoDAsync",
+    NameKind.D2H: b"MemcpyD2H|MEMCPYDtoH|[CUDA memcpy DtoH]|CopyDeviceToHost",
+    NameKind.D2D: b"MemcpyD2D|MEMCPYDtoD|CopyDeviceToDevice",
+    NameKind.P2P: b"MemcpyP2P|MEMCPYPtoP|[CUDA memcpy PtoP]",
+    NameKind.COPY: b"MemcpyOther",
+    NameKind.MEMSET: b"Memset 2|Memset|[CUDA memset]|__amd_rocclr_fillBufferAligned.kd",
+    NameKind.GRAPH: b"CudaGraphExec:12",
     NameKind.LINKED_COPY: (
-        b"__amd_rocclr_copyBuffer.kd",
-        b"__amd_rocclr_copyBuffer",
-        b"__amd_rocclr_copyBufferAligned.kd",
+        b"__amd_rocclr_copyBuffer.kd|__amd_rocclr_copyBuffer|__amd_rocclr_copyBufferAligned.kd"
     ),
     NameKind.COLLECTIVE: (
-        b"ncclAllReduceRingLLKernel_sum_f32(ncclColl)",
-        b"void ncclAllReduceRingLLKernel_sum_f32(ncclColl)",
-        b"ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)",
-        b"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-        b"void ncclDevKernel_Generic<4>(x)",
-        b"NCCLDevKernel_Broadcast",
-        b"rcclGenericKernel<1>(x)",
-        b"my::rcclKernel",
+        b"ncclAllReduceRingLLKernel_sum_f32(ncclColl)|"
+        b"void ncclAllReduceRingLLKernel_sum_f32(ncclColl)|"
+        b"ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)|"
+        b"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)|"
+        b"void ncclDevKernel_Generic<4>(x)|NCCLDevKernel_Broadcast|rcclGenericKernel<1>(x)|"
+        b"my::rcclKernel"
     ),
-    NameKind.NEVER_BUSY: (b"UM_BYTES_TRANSFER_HTOD",),
+    NameKind.NEVER_BUSY: b"UM_BYTES_TRANSFER_HTOD",
     NameKind.COMPUTE: (
-        b"my_memcpyh2d_kernel",
-        b"MemcpyH2DKernel",
-        b"memset_kernel",
-        b"void memset_kernel<float>(float*)",
-        b"memset32_post(int*)",
-        b"copy",
-        b"copy_fusion",
-        b"copy_device_to_shared_kernel",
-        b"void cub::DeviceCopyKernel<int>(int*)",
-        b"my_nccl_free_reduce",
-        b"void my::nccl_like(int)",
-        b"CudaGraphExecutor",
-        b"amd_rocclr_copyBuffer",
-        b"Cijk_Ailk_Bljk_SB_MT64x64x16_SE_K1.kd",
-        b"void tensorflow::BiasNHWCKernel<float>(int, float const*) [clone .kd]",
-        b"kernel with [brackets] / : # < > and a\nnewline \xff",
-        b"x" * 4096,
-        b"",
+        b"my_memcpyh2d_kernel|MemcpyH2DKernel|memset_kernel|void memset_kernel<float>(float*)|"
+        b"memset32_post(int*)|copy|copy_fusion|copy_device_to_shared_kernel|"
+        b"void cub::DeviceCopyKernel<int>(int*)|my_nccl_free_reduce|void my::nccl_like(int)|"
+        b"CudaGraphExecutor|amd_rocclr_copyBuffer|Cijk_Ailk_Bljk_SB_MT64x64x16_SE_K1.kd|"
+        b"void tensorflow::BiasNHWCKernel<float>(int, float const*) [clone .kd]|"
+        b"kernel with [brackets] / : # < > and a\nnewline \xff|" + b"x" * 4096 + b"|"
     ),
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [(n, kind) for kind, names in NAME_KINDS.items() for n in names]
-)
-def test_name_kinds(name: bytes, kind: NameKind) -> None:
-    assert name_kind(name) is kind
+@pytest.mark.parametrize(("kind", "names"), NAME_KINDS.items())
+def test_name_kinds(kind: NameKind, names: bytes) -> None:
+    for name in names.split(b"|"):
+        assert name_kind(name) is kind, name
 
 
-@pytest.mark.parametrize(
-    ("call", "kind"),
-    [
-        (b"hipMemcpyHtoDAsync", NameKind.H2D),
-        (b"hipMemcpyDtoHAsync", NameKind.D2H),
-        (b"hipMemcpyDtoDAsync", NameKind.D2D),
-        (b"cuMemcpyHtoDAsync_v2", NameKind.H2D),
-        (b"cuMemcpyDtoH_v2", NameKind.D2H),
-        (b"MemcpyP2P", NameKind.P2P),
-        (b"hipLaunchHostFunc", NameKind.COPY),
-        (b"hipStreamWaitEvent", NameKind.COPY),
-        (b"hipMemcpyWithStream", NameKind.COPY),
-        (b"", NameKind.COPY),
-    ],
+COPY_CALLS = {
+    NameKind.H2D: b"hipMemcpyHtoDAsync|cuMemcpyHtoDAsync_v2",
+    NameKind.D2H: b"hipMemcpyDtoHAsync|cuMemcpyDtoH_v2",
+    NameKind.D2D: b"hipMemcpyDtoDAsync",
+    NameKind.P2P: b"MemcpyP2P",
+    NameKind.COPY: b"hipLaunchHostFunc|hipStreamWaitEvent|hipMemcpyWithStream|",
+}
+
+
+@pytest.mark.parametrize(("kind", "calls"), COPY_CALLS.items())
+def test_copy_directions(kind: NameKind, calls: bytes) -> None:
+    for call in calls.split(b"|"):
+        assert copy_direction(call) is kind, call
+
+
+XLA_COLLECTIVES = (
+    b"all-reduce.1 %all-gather-start reduce-scatter ragged-all-to-all collective-permute-done.2"
 )
-def test_copy_directions(call: bytes, kind: NameKind) -> None:
-    assert copy_direction(call) is kind
 
 
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        (b"all-reduce.1", NameKind.COLLECTIVE),
-        (b"%all-gather-start", NameKind.COLLECTIVE),
-        (b"reduce-scatter", NameKind.COLLECTIVE),
-        (b"ragged-all-to-all", NameKind.COLLECTIVE),
-        (b"collective-permute-done.2", NameKind.COLLECTIVE),
+        *((name, NameKind.COLLECTIVE) for name in XLA_COLLECTIVES.split(b" ")),
         (b"%recv-done.4 = (f32[8]{0}, token[]) recv-done(...)", NameKind.COLLECTIVE),
         (b"reduce.1", NameKind.COMPUTE),
         (b"fusion.all-reduce", NameKind.COMPUTE),
