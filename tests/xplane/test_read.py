@@ -325,17 +325,6 @@ def test_a_damaged_line_leaves_the_others_readable(tmp_path: Path) -> None:
     assert problem.sentence == f"damaged at byte {offset}: {reason}"
 
 
-def test_damaged_metadata_keeps_what_can_be_parsed(tmp_path: Path) -> None:
-    message = spaces.small_space()
-    plane = message.planes[1].SerializeToString() + wire.content(4, b"\x0b")
-    path = stored(tmp_path, wire.content(1, plane))
-    reason = "damaged: metadata from here on cannot be parsed"
-    with pytest.raises(TraceFormatError, match=re.escape(reason)):
-        read_file(path)
-    (found,) = read_file(path, salvage=True).planes
-    assert (found.name, event_count(found), len(found.event_metadata)) == (b"/device:GPU:0", 4, 2)
-
-
 CUT_OFF = "cut off: the plane '/host:CPU' needs 2216107 bytes, the file ends after 1500000 of them"
 SHARED_ERRORS = [
     ("empty", EMPTY),
