@@ -84,10 +84,3 @@ def test_a_thread_that_bears_the_name_of_the_program_is_one_of_python(
 ) -> None:
     assert thread_words(name) == words
     assert thread_name(name) == cell
-
-
-ROWS = [
-    {"name": 'a\n  "rows": []', "nested": {"empty": [], "pair": [1, None]}},
-    {"name": "\ud800", "nested": {}},
-    {"name": "µ", "nested": {}},
-]

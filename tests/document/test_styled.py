@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from traceview.document.page import Text, joined, legend_entry
+from traceview.document.page import Text, joined
 
 STRIP = Text((("##", "green"), ("?", "dim"), ("?", "dim"), (" a b ", ""), ("c", "bold red cyan")))
 
@@ -28,16 +26,3 @@ def test_pieces_keep_their_styles() -> None:
         (("b ", ""), ("c", "bold red cyan")),
     ]
     assert STRIP.with_text("x").parts == (("x", "green"),)
-
-
-def test_texts_are_joined_with_a_plain_one_between() -> None:
-    entries = [legend_entry("#", "green", "compute"), Text.of("表", "dim")]
-    text = joined(entries, ", ")
-    assert text.plain == "# compute, 表"
-    assert text.width == 13
-    assert text.parts[2] == (", ", "")
-
-
-def test_an_unknown_word_is_no_style() -> None:
-    with pytest.raises(KeyError):
-        Text.of("a", "pink").rendered(color=True)

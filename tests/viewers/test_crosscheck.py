@@ -2,46 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 import traceview
-from scripts.crosscheck import Answer, ask, kernels_of, main
+from scripts.crosscheck import Answer, ask, kernels_of
 from scripts.scenarios.peers import CASES
-from tests.viewers.fake_xprof import VERSION, table, write_fake
-from tests.viewers.snapshot import snapshot
 from traceview.base.units import PS_PER_MS
 from traceview.trace.reading.locate import find_runs
-
-PAGES = {
-    "overview_page": [table([], [], device_core_count="0", input_conclusion="No step time")],
-    "input_pipeline_analyzer": [table(["stepnum", "stepTimeMs"], [["train 3", 4.0]])],
-    "kernel_stats": table(["kernel_name"], []),
-}
-
-
-def test_it_asks_about_a_copy(
-    fixtures: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    logdir, temporary = tmp_path / "logs", tmp_path / "temporary"
-    shutil.copytree(fixtures / "custom-loop-2", logdir)
-    temporary.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    monkeypatch.syspath_prepend(write_fake(tmp_path / "fake", PAGES))
-    before = snapshot(logdir)
-    assert main([str(logdir)]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    assert f"XProf {VERSION}" in out.splitlines()[0]
-    assert "devices" in out
-    assert "flood" not in out
-    assert snapshot(logdir) == before
-    assert list(temporary.iterdir()) == []
 
 
 def answer_of(logdir: Path) -> Answer:
