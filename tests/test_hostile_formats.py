@@ -13,18 +13,20 @@ from collections.abc import Callable, Iterator
 from itertools import cycle
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from markdown_it import MarkdownIt
 
-from scripts.cuda_trace import CudaTrace
+from scripts.cuda_trace import V100_STATS, CudaTrace
 from scripts.scenarios.model import Step, new_trace
 from tests.command import Command
+from tests.export.perfetto_reading import read
 from tests.hostile import HOSTILE, with_texts
 from tests.html_page import parsed
 from tests.reports import full_report
 from traceview.api import analyze
 from traceview.document import screen as terminal
-from traceview.document.sanitize import encoded
+from traceview.document.sanitize import MOST, encoded
 from traceview.report.document import document_of
 from traceview.report.formats import DOCUMENTS
 from traceview.report.model import Report
@@ -93,12 +95,18 @@ def check_tags(page: str, usual: str) -> None:
             assert one.attributes.get(key, "#").startswith("#")
 
 
+NAMES = [
+    *(name.encode(errors="replace").decode().replace("\x00", "") for name in HOSTILE),
+    *("=cmd|' /C calc'!A0", "-1+1"),
+]
+
+
 def hostile_trace() -> CudaTrace:
-    """Steps whose ops, kernels, functions, threads and host events have hostile names, each a few times."""
+    """Steps whose ops, kernels, functions, threads, models and host events have hostile names, each a few times."""
     trace = new_trace("host0")
-    names: Iterator[str] = cycle(
-        name.encode(errors="replace").decode().replace("\x00", "") for name in HOSTILE
-    )
+    names: Iterator[str] = cycle(NAMES)
+    for ordinal in (0, 1):
+        trace.gpu(ordinal, stats={**V100_STATS, "gpu_device_name": NAMES[ordinal]})
     for number in range(4):
         start_ms = number * 50.0
         trace.marker(number, round(start_ms * 1e9), round((start_ms + 49.9) * 1e9))
@@ -109,7 +117,7 @@ def hostile_trace() -> CudaTrace:
                 step.kernel(ordinal, 20 + place, 20.9 + place, name=next(names), op=op)
             step.copy(ordinal, "h2d", 15, 19, size=40_000_000)
         step.host("IteratorGetNext:IteratorGetNext", 1, 12)
-        step.host(next(names), 12.1, 12.4)
+        step.host(next(names), 12.1, 12.4, thread=trace.thread(NAMES[5], 9))
         step.host(f"Iterator::Root::{next(names)}", 1, 11)
     return trace
 
@@ -139,11 +147,22 @@ def check_file(name: str, content: bytes) -> None:
         rows = list(csv.reader(io.StringIO(content.decode(), newline="")))
         assert len(rows) >= 1
         assert len({len(row) for row in rows}) == 1
-        assert not [cell for row in rows for cell in row if re.match(r"[=+@\t\r\n]", cell)]
+        assert not [cell for row in rows for cell in row if re.match(r"[=+@\t\r\n]|-\D", cell)]
     elif name.endswith((".html", ".md")):
         assert CONTROL.findall(content.decode()) == []
+    elif name.endswith(".pftrace"):
+        found = read(content)
+        texts = [found.track_name(track) for track in found.tracks]
+        for part in found.slices:
+            texts += [part.name, *map(str, part.arguments.values())]
+        assert all(text.isprintable() for text in texts)
+        # What is left of a longer one may stand there as escapes.
+        assert MOST <= max(map(len, texts)) <= len("\\U0010ffff") * (MOST + 20)
     else:
-        assert name.endswith((".parquet", ".pftrace", ".perfetto-trace")), name
+        assert name.endswith(".parquet"), name
+        frame = pd.read_parquet(io.BytesIO(content))
+        if name == "device_events.parquet":
+            assert set(NAMES) <= {*frame["name"], *frame["op"]}, "they are kept as they are"
 
 
 COMMANDS: dict[str, tuple[str, ...]] = {

@@ -13,38 +13,15 @@ from traceview.document.terminal import render_section
 from traceview.document.vocabulary import STATES
 from traceview.report.document import entry, explain_list
 
-RULE = Rule(
-    code="slow-host",
-    title="{who:waits/wait} {loss} for the host[ in {line}]",
-    meaning="The host is slow.",
-    notes={"much": "It is {much} slow."},
-    action="Use `tf.function`.",
-    advice="Look at `traceview show gaps LOGDIR`.",
-    actions={"jax": ("Use `jax.jit`.", "")},
-    metrics={"host_ratio": "time of the host"},
-    starts_at="{limit} of the GPU time, and {least_ps} at least",
-    limits={"least_ps": 20_000_000},
-    explains=("few-workers",),
-    example="GPU:0 waits 8.00 of 50.0 ms (16%) for the host",
-)
-PLAIN = Rule(
-    code="plain",
-    severity="warning",
-    starts_at="any",
-    title="T",
-    meaning="M.",
-    action="A.",
-    example="X",
-)
-
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_the_list_has_every_code_with_its_limits(width: int) -> None:
-    text = render_section(explain_list([RULE, PLAIN], STATES.values()), width=width, color=False)
+    section = explain_list(RULES.values(), STATES.values())
+    text = render_section(section, width=width, color=False)
     words = " ".join(text.split())
     assert max(map(len, text.splitlines())) <= width
-    assert "slow-host (warning or critical): 5% of the GPU time, and 20 µs at least" in words
-    assert "plain (warning): any" in words
+    assert all(f"{code} (" in words for code in RULES)
+    assert "h2d-exposed (warning or critical): 5% of the GPU time" in words
     assert "input (input): the next batch was not ready" in words
 
 
