@@ -269,14 +269,7 @@ def balance_result() -> Balance:
         concurrency_ratio=0.9,
         chance_ratio=0.6,
         is_serial=False,
-        straggler=LateDevice(
-            HOST,
-            "GPU:1",
-            1,
-            reason="work",
-            share=1.0,
-            kernels=("einsum",),
-        ),
+        straggler=LateDevice(HOST, "GPU:1", 1, reason="work", share=1.0, kernels=("einsum",)),
         throughput=Throughput(5333.3, 2666.65, 128),
         devices=tuple(map(device_balance, (0, 1))),
     )
@@ -393,13 +386,7 @@ def full_report() -> Report:
                 Problem("events-dropped", "the tracer dropped 15 events", HOST),
                 Problem("unlinked-kernels", "9.1% of the kernels have no recorded launch", HOST),
             ),
-            (
-                HostCapture(
-                    HOST,
-                    1_767_312_000_000_000_000,
-                    15,
-                ),
-            ),
+            (HostCapture(HOST, 1_767_312_000_000_000_000, 15),),
         ),
         windows=(ReportWindow(HOST, "steps", 0, 100 * MS),),
         verdict=Verdict(

@@ -237,10 +237,7 @@ def test_an_ascii_terminal_gets_ascii() -> None:
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
 )
 def test_colour_is_for_terminals_that_want_it(
-    command: Command,
-    monkeypatch: pytest.MonkeyPatch,
-    environment: dict[str, str],
-    coloured: bool,
+    command: Command, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], coloured: bool
 ) -> None:
     monkeypatch.setattr(Target, "is_terminal", True)
     for name, value in environment.items():

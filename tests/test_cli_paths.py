@@ -34,11 +34,7 @@ def trace_of(logs: Path) -> Path:
 
 @pytest.mark.parametrize("command_line", ["report", "export --to csv"])
 def test_a_folder_may_be_the_current_one(
-    command_line: str,
-    command: Command,
-    logs: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    command_line: str, command: Command, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")

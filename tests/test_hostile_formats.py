@@ -47,10 +47,7 @@ def on_a_terminal(report: Report) -> str:
     )
 
 
-FORMS: dict[str, Callable[[Report], str]] = {
-    **DOCUMENTS,
-    "terminal": on_a_terminal,
-}
+FORMS: dict[str, Callable[[Report], str]] = {**DOCUMENTS, "terminal": on_a_terminal}
 
 
 def report_of(text: str) -> Report:

@@ -88,8 +88,7 @@ def test_the_largest_numbers_are_ordered_too() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 4), st.integers(-(2**62), 2**62) | st.integers(-3, 3)),
-        max_size=14,
+        st.tuples(st.integers(0, 4), st.integers(-(2**62), 2**62) | st.integers(-3, 3)), max_size=14
     )
 )
 def test_values_are_sorted_within_their_group(rows: list[tuple[int, int]]) -> None:

@@ -15,8 +15,7 @@ Pairs = list[tuple[int, int]]
 _time = st.integers(0, _SPAN)
 # Lengths near zero make empty, negative, touching and identical intervals frequent.
 _intervals = st.lists(
-    st.tuples(_time, st.integers(-2, 9)).map(lambda pair: (pair[0], pair[0] + pair[1])),
-    max_size=10,
+    st.tuples(_time, st.integers(-2, 9)).map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=10
 )
 _far = st.sampled_from([0, 1_760_000_000_000_000_000, -(2**61)])
 

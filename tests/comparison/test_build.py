@@ -105,13 +105,7 @@ def test_without_devices_the_used_steps_count() -> None:
             False,
         ),
         ("TensorFlow", {"versions": {"tensorflow": "2.22.0"}}, "2.21.0", "2.22.0", False),
-        (
-            "script arguments",
-            {"command": {"script": ["train.py"]}},
-            "--name 'a b'",
-            "none",
-            False,
-        ),
+        ("script arguments", {"command": {"script": ["train.py"]}}, "--name 'a b'", "none", False),
     ],
 )
 def test_what_differs_is_said_or_blocks(

@@ -7,12 +7,7 @@ import pytest
 from traceview.document.columns import cell_texts
 from traceview.document.model import Bar, Column, column, table
 from traceview.document.sanitize import sanitize
-from traceview.document.vocabulary import (
-    PARTS,
-    STATES,
-    thread_name,
-    thread_words,
-)
+from traceview.document.vocabulary import PARTS, STATES, thread_name, thread_words
 
 MS = 10**9
 

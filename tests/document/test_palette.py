@@ -8,14 +8,7 @@ from itertools import combinations
 import pytest
 
 from tests.colour_vision import SIGHTS, contrast, difference
-from traceview.document.vocabulary import (
-    COLOURS,
-    PARTS,
-    SLICE_COLOURS,
-    STATES,
-    STEP_KINDS,
-    Look,
-)
+from traceview.document.vocabulary import COLOURS, PARTS, SLICE_COLOURS, STATES, STEP_KINDS, Look
 
 LEAST_DIFFERENCE = 12.0
 LEAST_CONTRAST = 4.5

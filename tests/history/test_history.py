@@ -142,10 +142,7 @@ def test_what_is_left_out_is_said(folder: Path, command: Command) -> None:
             "not a saved report: Input data was truncated",
         ),
         (
-            lambda folder: (
-                folder.mkdir(),
-                (folder / "a.json").write_text("{}"),
-            ),
+            lambda folder: (folder.mkdir(), (folder / "a.json").write_text("{}")),
             4,
             "not a saved report",
         ),

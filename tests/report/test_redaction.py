@@ -20,19 +20,10 @@ from tests.reports import full_report
 from tests.sidecars import graph, mirrored, write_sidecar
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import Evidence
-from traceview.base.record import (
-    KEY,
-    TextKind,
-    kind_of_text,
-    parts_of,
-)
+from traceview.base.record import KEY, TextKind, kind_of_text, parts_of
 from traceview.capture.sidecar.environment import VARIABLES
 from traceview.report.model import Report
-from traceview.report.redaction import (
-    Pseudonyms,
-    redacted,
-    redacted_record,
-)
+from traceview.report.redaction import Pseudonyms, redacted, redacted_record
 from traceview.report.saved import to_json
 
 SECRETS = re.compile("acme|mallory|gandalf|zebra|bob\\b|hush", re.IGNORECASE)

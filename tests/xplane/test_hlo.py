@@ -44,13 +44,7 @@ def program() -> ModuleWriter:
 def test_scope_line_and_type_of_elements() -> None:
     found = read(program().message)
     assert found["dot.1"] == Instruction(
-        b"jit_f(1)",
-        b"dot.1",
-        "jit(f)/dense/dot_general",
-        "",
-        "model.py:7",
-        F32,
-        flops=None,
+        b"jit_f(1)", b"dot.1", "jit(f)/dense/dot_general", "", "model.py:7", F32, flops=None
     )
     assert found["x"].element_type == F64
     assert (found["fusion.2"].scope, found["fusion.2"].line) == ("jit(f)/dense/mul", "model.py:9")

@@ -74,10 +74,7 @@ def exchange_of(
             ),
             PAIRS,
         ),
-        (
-            lambda message: _counted(message.iota_collective_device_list, transposed=True),
-            ACROSS,
-        ),
+        (lambda message: _counted(message.iota_collective_device_list, transposed=True), ACROSS),
         (lambda message: _mesh(message, 1), PAIRS),
         (lambda message: _mesh(message, 0), ACROSS),
         (_ring, PAIRS),

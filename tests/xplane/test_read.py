@@ -141,11 +141,7 @@ def test_a_small_file_is_read_whole(tmp_path: Path) -> None:
     space = read(tmp_path, message)
     assert (space.errors, space.warnings) == ((b"e",), (b"w",))
     host, gpu, environment = space.planes
-    assert [p.kind for p in space.planes] == [
-        PlaneKind.HOST,
-        PlaneKind.GPU,
-        PlaneKind.ENVIRONMENT,
-    ]
+    assert [p.kind for p in space.planes] == [PlaneKind.HOST, PlaneKind.GPU, PlaneKind.ENVIRONMENT]
     assert (host.ordinal, gpu.ordinal, environment.lines) == (-1, 0, [])
     assert environment.stats[0] == Stat(b"profile_start_time", spaces.START_NS)
     assert gpu.event_metadata[1].stats == (Stat(b"kernel_details", b"regs:8 grid:1,1,1"),)
@@ -240,11 +236,7 @@ def test_parts_may_be_empty(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("threaded_bytes", [0, 1 << 24])
 def test_an_event_too_far_away_is_damage_at_its_place(
-    tmp_path: Path,
-    field: str,
-    value: int,
-    threaded_bytes: int,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, field: str, value: int, threaded_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("traceview.xplane.read._THREADED_BYTES", threaded_bytes)
     message = spaces.small_space()
