@@ -294,67 +294,50 @@ def precision_of(name: str) -> DevicePrecision:
     )
 
 
-def collective_result(
-    devices: tuple[str, ...] = ("GPU:0", "GPU:1"), **changes: Any
-) -> CollectiveResult:
-    """Each device transfers for 2 ms a step and nothing hides it; before that the first one waits 1 ms.
-
-    `changes`: fields of the result, or of all devices by key.
-    """
-    by_device = {
-        field: changes.pop(field)
-        for field in DeviceCollectives.__struct_fields__
-        if field in changes
-    }
-    rows = []
-    for ordinal, key in enumerate(devices):
-        wait = 0 if ordinal else MS
-        row: dict[str, Any] = {
-            "host": HOST,
-            "device": key,
-            "ordinal": ordinal,
-            "wait_ps": 4 * wait,
-            "exposed_ps": 8 * MS + 4 * wait,
-            "communication_ps": 8 * MS,
-            "communication_per_step_ps": 2 * MS,
-            "device_wait_per_step_ps": wait,
-            "last_count": 8 * (key == devices[-1]),
-        }
-        rows.append(
-            DeviceCollectives(**row | {field: of and of[key] for field, of in by_device.items()})
+def collective_result() -> CollectiveResult:
+    """Each of two devices transfers for 2 ms a step and nothing hides it; before that the first one waits 1 ms."""
+    devices = tuple(
+        DeviceCollectives(
+            host=HOST,
+            device=f"GPU:{ordinal}",
+            ordinal=ordinal,
+            wait_ps=4 * wait,
+            exposed_ps=8 * MS + 4 * wait,
+            communication_ps=8 * MS,
+            communication_per_step_ps=2 * MS,
+            device_wait_per_step_ps=wait,
+            last_count=8 * ordinal,
         )
-    parts: dict[str, Any] = {
-        "device_count": len(devices),
-        "count": 8,
-        "incomplete_count": 0,
-        "count_per_step": 2,
-        "matched_by": "keys",
-        "transfer_ps": 8 * MS,
-        "transfer_per_step_ps": 2 * MS,
-        "devices": tuple(rows),
-        "ops": (
-            CollectiveOp(
-                op="all-reduce.4",
-                count_per_step=1,
-                device_count=2,
-                bytes=90_000_000,
-                exposed_ps_per_step=2 * MS,
-                wait_ps_per_step=MS // 2,
-            ),
-            CollectiveOp(
-                op="all-reduce",
-                count_per_step=1,
-                device_count=2,
-                bytes=None,
-                exposed_ps_per_step=MS // 2,
-                wait_ps_per_step=0,
-            ),
-        ),
-        "overlap_ratio": 0.25,
-        "bytes": 100_000_000,
-        "bus_bytes_per_second": 50_000_000_000,
-    }
-    return CollectiveResult(**parts | changes)
+        for ordinal, wait in enumerate((MS, 0))
+    )
+    ops = tuple(
+        CollectiveOp(
+            op=name,
+            count_per_step=1,
+            device_count=2,
+            bytes=size,
+            exposed_ps_per_step=exposed_ps,
+            wait_ps_per_step=wait_ps,
+        )
+        for name, size, exposed_ps, wait_ps in (
+            ("all-reduce.4", 90_000_000, 2 * MS, MS // 2),
+            ("all-reduce", None, MS // 2, 0),
+        )
+    )
+    return CollectiveResult(
+        device_count=2,
+        count=8,
+        incomplete_count=0,
+        count_per_step=2,
+        matched_by="keys",
+        transfer_ps=8 * MS,
+        transfer_per_step_ps=2 * MS,
+        devices=devices,
+        ops=ops,
+        overlap_ratio=0.25,
+        bytes=100_000_000,
+        bus_bytes_per_second=50_000_000_000,
+    )
 
 
 def full_report() -> Report:

@@ -8,13 +8,10 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from scripts.shapes import write_hosts
 from tests.command import Command
-from tests.hostile import HOSTILE
-from tests.reports import finding, full_report
-from traceview.report.saved import load_report, to_json
+from traceview.report.saved import load_report
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
@@ -103,27 +100,6 @@ def test_github(
     assert lines[-2] == f"::{token}::"
     assert lines[-1].startswith("::error title=traceview gate%3A step_time_ms <= 60::65.4 ms, ")
     assert summary.read_text("utf-8").startswith("before\n## Gate failed: ")
-
-
-def test_a_name_of_the_trace_is_no_command_of_github(command: Command, tmp_path: Path) -> None:
-    """Every line that GitHub would obey is one that traceview wrote, or stands where commands are stopped."""
-    report = full_report()
-    made = tuple(finding(title=text, devices=(text,)) for text in (*HOSTILE, "::add-mask::x"))
-    report = replace(report, findings=made, verdict=replace(report.verdict, headline="::debug::x"))
-    report = replace(report, source=replace(report.source, run="::set-output name=x::y"))
-    Path("report.json").write_text(
-        to_json(replace(report, results=type(report.results)())), "utf-8"
-    )
-    out = ""
-    for text in ("finding:info absent", "finding:critical absent"):
-        done = command("gate", "report.json", "--require", text, "--github")
-        if done.code == 10:
-            out = done.out
-            stop, *inside, token, error = out.splitlines()
-            assert token == f"::{stop.removeprefix('::stop-commands::')}::"
-            assert inside
-            assert error.startswith("::error title=traceview gate%3A ")
-    assert out
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,12 @@ import sys
 import time
 from contextlib import redirect_stdout
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
 import pytest
 
 from tests.command import Command
 from traceview.base.text import shell_command, shell_path, shell_word
 from traceview.cli.output import MOST_WIDTH, Target, write_folder
-from traceview.xplane.read import BLOCK_BYTES, FileBytes
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
@@ -141,43 +138,6 @@ def test_no_output_replaces_the_trace(
     assert done.code == 2, done.err
     assert "choose another file" in done.err
     assert output.read_bytes() == before
-
-
-def test_a_file_that_becomes_shorter_while_it_is_read(
-    command: Command, logs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begin = FileBytes.__init__
-    assert trace_of(logs).stat().st_size > BLOCK_BYTES
-
-    def cut(self: FileBytes, path: Path, file: Any) -> None:
-        begin(self, path, file)
-        os.truncate(path, BLOCK_BYTES)
-
-    monkeypatch.setattr(FileBytes, "__init__", cut)
-    done = command("show", "runs", str(logs))
-    assert done.code == 4, done.err
-    assert "became shorter while it was read" in " ".join(done.out.split())
-
-
-@pytest.mark.parametrize("started", [0, 1])
-def test_where_no_more_threads_may_be_started(
-    started: int, command: Command, logs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("traceview.xplane.read._THREADED_BYTES", 1)
-    expected = command("analyze", str(logs), "--format", "json").out
-    begin, count = Thread.start, 0
-
-    def refuse(self: Thread) -> None:
-        nonlocal count
-        count += 1
-        if count > started:
-            raise RuntimeError("can't start new thread")
-        begin(self)
-
-    monkeypatch.setattr(Thread, "start", refuse)
-    done = command("analyze", str(logs), "--format", "json")
-    assert (done.code, done.out) == (0, expected), done.err
-    assert count > started
 
 
 def test_output_goes_to_whatever_stands_for_stdout() -> None:

@@ -357,14 +357,6 @@ def test_of_many_steps_the_first_and_last_are_shown(command: Command, tmp_path: 
     assert [row["number"] for row in longest] == ["500"]
 
 
-def test_steps_without_a_recorded_device_have_their_times(
-    command: Command, logs_of: Callable[[str], str]
-) -> None:
-    rows = rows_of(command, "steps", logs_of("slow_map"))
-    assert [(row["device"], row["compute_ps"]) for row in rows] == [("", "")] * 4
-    assert all(int(row["duration_ps"]) for row in rows)
-
-
 def test_classes_directions_and_states_are_chosen(
     command: Command, logs_of: Callable[[str], str]
 ) -> None:

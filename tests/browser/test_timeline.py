@@ -254,18 +254,6 @@ def test_of_very_many_devices_those_that_stand_out_come_first(page_of: PageOf) -
     assert count.inner_text().startswith("4 of 24 devices")
 
 
-def test_colours_follow_the_theme(page_of: PageOf) -> None:
-    page = page_of(rendered(full_document()))
-    color = """() => new Promise((done) => requestAnimationFrame(() => setTimeout(() => {
-        done(document.querySelector(".tv-canvas").toDataURL());
-    })))"""
-    light = page.evaluate(color)
-    page.get_by_role("button", name="Show in dark").click()
-    assert page.evaluate(color) != light
-    page.get_by_role("button", name="Show in light").click()
-    assert page.evaluate(color) == light
-
-
 def test_paper_has_the_timeline_in_light_colours(page_of: PageOf) -> None:
     drawn = "document.querySelector('.tv-canvas').toDataURL()"
     light = page_of(rendered(full_document())).evaluate(drawn)

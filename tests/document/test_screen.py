@@ -167,17 +167,6 @@ def test_numbers_add_up_to_the_step() -> None:
     assert sum(times) == 50
 
 
-def test_every_letter_is_explained() -> None:
-    """Also that of a part which the numbers of a device add up with others."""
-    parts = dict.fromkeys(("compute", "communication", "input", "sync", "launch", "between"), 8)
-    text = shown(screen(anatomy=tuple(row(f"GPU:{n}", 50 * MS, **parts) for n in range(4))), 60)
-    assert unexplained(text.splitlines()) == set()
-    (line,) = re.findall(r"^  other: .*$", text, re.M)
-    assert "B between steps" in text
-    without = text.replace(line, "")
-    assert unexplained(without.splitlines())
-
-
 def test_a_large_part_is_never_other_time() -> None:
     """Four devices with three lines of text each: a finding makes room for 10 % of the step."""
     parts = {"compute": 20, "communication": 14, "device_wait": 11, "between": 4, "launch": 1}

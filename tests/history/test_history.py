@@ -136,32 +136,32 @@ def test_what_is_left_out_is_said(folder: Path, command: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "code", "message"),
+    ("files", "code", "message"),
     [
-        (lambda folder: None, 3, "no such folder"),
-        (lambda folder: folder.mkdir(), 3, "no saved report in it"),
-        (lambda folder: folder.write_text("x"), 3, "a file, where a folder of files is needed"),
-        (
-            lambda folder: (folder.mkdir(), (folder / "a.json").write_text("{")),
-            4,
-            "not a saved report: Input data was truncated",
-        ),
-        (
-            lambda folder: (folder.mkdir(), (folder / "a.json").write_text("{}")),
-            4,
-            "not a saved report",
-        ),
+        (None, 3, "no such folder"),
+        ({}, 3, "no saved report in it"),
+        ({"a.json": "{"}, 4, "not a saved report: Input data was truncated"),
+        ({"a.json": "{}"}, 4, "not a saved report"),
     ],
 )
 def test_nothing_to_show(
-    make: object, code: int, message: str, tmp_path: Path, command: Command
+    files: dict[str, str] | None, code: int, message: str, tmp_path: Path, command: Command
 ) -> None:
     folder = tmp_path / "reports"
-    assert callable(make)
-    make(folder)
+    if files is not None:
+        folder.mkdir()
+    for name, text in (files or {}).items():
+        (folder / name).write_text(text)
     done = command("history", str(folder))
     assert (done.code, done.out) == (code, "")
     assert message in done.err.splitlines()[0]
+
+
+def test_a_file_is_no_folder_of_reports(tmp_path: Path, command: Command) -> None:
+    path = tmp_path / "reports"
+    path.write_text("x")
+    done = command("history", str(path))
+    assert (done.code, "a file, where a folder of files is needed" in done.err) == (3, True)
 
 
 def test_only_the_newest_reports_of_each_series_are_kept(command: Command, tmp_path: Path) -> None:

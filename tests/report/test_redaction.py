@@ -31,19 +31,8 @@ ADDRESS = "10.20.30.40:8470"
 
 
 PUBLIC_BEGINNINGS = (
-    "",
-    "2.21.0-",
-    "CUDA_ERROR_",
-    "Cijk_Ailk_Bljk_",
-    "EagerLocalExecute: ",
-    "GPU:0/",
-    "Iterator::",
-    "MatMul/",
-    "NVIDIA ",
-    "cu",
-    "gemm_",
-    "tf_",
-    "worker ",
+    *("", "2.21.0-", "CUDA_ERROR_", "Cijk_Ailk_Bljk_", "EagerLocalExecute: ", "GPU:0/"),
+    *("Iterator::", "MatMul/", "NVIDIA ", "cu", "gemm_", "tf_", "worker "),
 )
 
 
@@ -86,14 +75,11 @@ def filled(
     return kinds.get(type(type_))
 
 
+_beginning = st.builds("{}{}".format, st.sampled_from(PUBLIC_BEGINNINGS), st.text())
+
+
 @settings(max_examples=20, deadline=None)
-@given(
-    st.lists(
-        st.builds("{}{}".format, st.sampled_from(PUBLIC_BEGINNINGS), st.text()),
-        min_size=1,
-        max_size=30,
-    )
-)
+@given(st.lists(_beginning, min_size=1, max_size=30))
 def test_nothing_is_left_of_any_field(beginnings: list[str]) -> None:
     """However a name begins."""
     sources: dict[str, str] = {}

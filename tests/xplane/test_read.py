@@ -65,10 +65,10 @@ IMPOSTORS = [
     (b"\x22\x02ab", NO_PLANES, None),
     (b"\x7fELF\x02\x01", "not a trace: an ELF program", None),
     (bytes(64), "not a trace: zero bytes", None),
-    (b"hello\nworld", "not a trace: a text file", None),
-    (b"\nline one\n", "not a trace: a text file", None),
-    ("größer\n".encode() * 1000, "not a trace: a text file", None),
-    ("größer".encode() * 1000, "not a trace: a text file", None),
+    *(
+        (text, "not a trace: a text file", None)
+        for text in (b"hello\nworld", b"\nline one\n", "größer\n".encode() * 1000)
+    ),
     (b"\xff\xfeh\x00", "not a trace: it begins with the byte 0xff", None),
 ]
 
