@@ -16,12 +16,6 @@ from traceview.analysis.machine.hang import content_of, write_up
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
 
-@pytest.fixture
-def loop(fixtures: Path) -> str:
-    """A run of two replicas with steps 3 to 8."""
-    return str(fixtures / "custom-loop-2")
-
-
 def test_one_screen_or_everything(command: Command, loop: str, tmp_path: Path) -> None:
     """--full and a file have all of the report; a pipe has the screen."""
     done = command("analyze", loop)

@@ -23,12 +23,6 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
 
 
-@pytest.fixture
-def slow(fixtures: Path) -> str:
-    """Two replicas that wait for input: 65.4 ms in the mean step."""
-    return str(fixtures / "slow-input-2")
-
-
 def test_the_exit_codes(command: Command, slow: str) -> None:
     done = command("gate", slow, "--require", "step_time_ms <= 66")
     assert (done.code, done.err) == (0, "")

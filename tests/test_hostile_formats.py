@@ -9,19 +9,17 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
-from itertools import cycle
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from markdown_it import MarkdownIt
 
-from scripts.cuda_trace import V100_STATS, CudaTrace
-from scripts.scenarios.model import Step, new_trace
+from scripts.scenarios.model import new_trace
 from tests.command import Command
 from tests.export.perfetto_reading import read
-from tests.hostile import HOSTILE, with_texts
+from tests.hostile import HOSTILE, trace_of_names, with_texts
 from tests.html_page import parsed
 from tests.reports import full_report
 from traceview.api import analyze
@@ -98,31 +96,10 @@ NAMES = [
 ]
 
 
-def hostile_trace() -> CudaTrace:
-    """Steps whose ops, kernels, functions, threads, models and host events have hostile names, each a few times."""
-    trace = new_trace("host0")
-    names: Iterator[str] = cycle(NAMES)
-    for ordinal in (0, 1):
-        trace.gpu(ordinal, stats={**V100_STATS, "gpu_device_name": NAMES[ordinal]})
-    for number in range(4):
-        start_ms = number * 50.0
-        trace.marker(number, round(start_ms * 1e9), round((start_ms + 49.9) * 1e9))
-        step = Step(trace, start_ms)
-        for ordinal in (0, 1):
-            for place in range(8):
-                op = next(names)
-                step.kernel(ordinal, 20 + place, 20.9 + place, name=next(names), op=op)
-            step.copy(ordinal, "h2d", 15, 19, size=40_000_000)
-        step.host("IteratorGetNext:IteratorGetNext", 1, 12)
-        step.host(next(names), 12.1, 12.4, thread=trace.thread(NAMES[5], 9))
-        step.host(f"Iterator::Root::{next(names)}", 1, 11)
-    return trace
-
-
 @pytest.fixture(scope="module")
 def hostile_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     logs = tmp_path_factory.mktemp("hostile")
-    hostile_trace().write(logs, "run1", file_host="host0")
+    trace_of_names(NAMES, "host0").write(logs, "run1", file_host="host0")
     return logs
 
 

@@ -13,11 +13,6 @@ from tests.export.perfetto_reading import read
 from traceview.report.tables import TABLES
 
 
-@pytest.fixture
-def loop(fixtures: Path) -> str:
-    return str(fixtures / "custom-loop-2")
-
-
 def test_by_default_perfettos_own_format_in_this_folder(
     command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

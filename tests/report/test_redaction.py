@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from scripts.cuda_trace import CudaTrace
-from scripts.scenarios.model import Step, new_trace
 from tests.command import Command
+from tests.hostile import trace_of_names
 from tests.reports import full_report
 from tests.sidecars import graph, mirrored, write_sidecar
 from traceview.analysis.registry import RULES
@@ -104,25 +103,13 @@ def test_a_name_that_another_field_says_the_kind_of() -> None:
     ]
 
 
-def secret_trace() -> CudaTrace:
-    """Steps whose ops, kernels, threads, functions, files and host carry the names of people and firms."""
-    trace = new_trace("gandalf-7.acme.example")
-    for number in range(4):
-        start_ms = number * 50.0
-        trace.marker(number, round(start_ms * 1e9), round((start_ms + 49.9) * 1e9))
-        step = Step(trace, start_ms)
-        for ordinal in (0, 1):
-            op = f"replica_{ordinal}/acme_tower/secret/MatMul:MatMul"
-            own = f"hush_head/zebra_{ordinal}:AcmeSecretOp"
-            name = "void acme::fused_zebra<float, AcmeTraits>(float*)"
-            step.kernel(ordinal, 20, 30, name=name, op=op)
-            step.kernel(ordinal, 31, 44, op=own)
-            step.copy(ordinal, "h2d", 15, 19, size=40_000_000)
-        step.host("IteratorGetNext:IteratorGetNext", 1, 12)
-        step.host("$/home/mallory/acme/train.py:88 hush_loss", 12.1, 12.4)
-        step.host("EagerLocalExecute: __inference_acme_step_88", 45, 49)
-        step.host("Iterator::Root::Prefetch::AcmeMap", 1, 11)
-    return trace
+SECRET_NAMES = (
+    *("replica_0/acme_tower/secret/MatMul:MatMul", "hush_head/zebra_0:AcmeSecretOp"),
+    "void acme::fused_zebra<float, AcmeTraits>(float*)",
+    *("$/home/mallory/acme/train.py:88 hush_loss", "EagerLocalExecute: __inference_acme_step_88"),
+    *("Prefetch::AcmeMap", "mallory"),
+)
+"""Of people and firms: ops, kernels, functions, files and threads."""
 
 
 @pytest.fixture
@@ -132,7 +119,8 @@ def secret_logs(tmp_path: Path) -> Path:
     run = logs / "plugins" / "profile" / "bob_tries"
     run.mkdir(parents=True)
     path = run / "gandalf-7.acme.example.xplane.pb"
-    path.write_bytes(secret_trace().space().SerializeToString())
+    trace = trace_of_names(SECRET_NAMES, "gandalf-7.acme.example")
+    path.write_bytes(trace.space().SerializeToString())
     write_sidecar(
         path,
         {
