@@ -448,6 +448,20 @@ def of_run(report: Report, name: str) -> Report:
     return replace(report, source=replace(report.source, run=name, files=files))
 
 
+def with_steps(*steps_ms: float | Mapping[str, float]) -> Report:
+    """The full report with these used steps: a device computes for so long, or is so long in each state."""
+    report = full_report()
+    steps = report.results.steps
+    assert steps is not None
+    every_state = [step if isinstance(step, Mapping) else {"compute": step} for step in steps_ms]
+    rows = tuple(
+        step_of_states(number, {key: int(length * MS) for key, length in states.items()})
+        for number, states in enumerate(every_state)
+    )
+    changed = replace(steps, steps=rows, used_count=len(rows), count=len(rows))
+    return replace(report, results=replace(report.results, steps=changed))
+
+
 def bare_report() -> Report:
     """Nothing could be measured: no steps, no numbers, no timeline, no ops."""
     unknown = {

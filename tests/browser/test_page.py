@@ -11,7 +11,6 @@ import traceview
 from tests.browser.conftest import PageOf, wait_until
 from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
-from traceview.document.html.parts import shown
 from traceview.document.html.printer import render
 from traceview.document.model import Document
 from traceview.document.phrase import phrase, plain
@@ -302,15 +301,6 @@ def test_without_javascript(page_of: PageOf) -> None:
     for selector in ("#theme", "[data-copy]", ".filter"):
         for element in page.locator(selector).all():
             assert element.is_hidden()
-
-
-@pytest.mark.parametrize("text", HOSTILE[:16], ids=range(16))
-def test_hostile_names_do_nothing(page_of: PageOf, text: str) -> None:
-    page = page_of(page_with(hostile(text)))
-    assert page.title() == " ".join(f"traceview: {shown(text + '2026_01_02')}".split())
-    assert page.locator("figure#timeline").count() == 1
-    assert page.locator("img").count() == 0
-    assert page.locator("h1").count() == 1
 
 
 def test_the_keyboard_reaches_everything(page_of: PageOf) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.gate.test_gate import with_steps
 from tests.reports import (
     environment,
     finding,
@@ -18,6 +17,7 @@ from tests.reports import (
     loss,
     of_run,
     step_of_states,
+    with_steps,
 )
 from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps
 from traceview.analysis.measures.device_report import Environment

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.charts import MS
-from tests.reports import bare_report, full_report, of_run, step_of_states
+from tests.reports import bare_report, full_report, of_run, with_steps
 from traceview.comparison.gate import condition_of, judged, outcome_of
 from traceview.comparison.model import GateResult, JudgedRow, Judgement
 from traceview.comparison.noise import Difference, Level
@@ -28,18 +27,6 @@ def judge(
 def only(text: str, **options: Any) -> tuple[Judgement, JudgedRow]:
     (judgement,) = judge(text, **options).judgements
     return judgement, judgement.rows[0]
-
-
-def with_steps(*lengths_ms: float, report: Report = FULL) -> Report:
-    """The report with these used steps, in which a device computes."""
-    steps = report.results.steps
-    assert steps is not None
-    rows = tuple(
-        step_of_states(number, {"compute": int(length * MS)})
-        for number, length in enumerate(lengths_ms)
-    )
-    changed = replace(steps, steps=rows, used_count=len(rows), count=len(rows))
-    return replace(report, results=replace(report.results, steps=changed))
 
 
 HOLDS = (
@@ -105,13 +92,10 @@ def test_why_nothing_can_be_judged(text: str, reason: str) -> None:
     assert reason in str(result.judgements[0].rows[0].reason)
 
 
-def side(*lengths_ms: float, noise: float = 0.1, report: Report = FULL) -> Side:
-    """A capture of each length, whose steps vary by so much."""
+def side(*lengths_ms: float) -> Side:
+    """A capture of each length, whose steps vary by a tenth of a millisecond."""
     reports = [
-        of_run(
-            with_steps(*[length, length + noise, length - noise] * 4, report=report),
-            f"run {length} {number}",
-        )
+        of_run(with_steps(*[length, length + 0.1, length - 0.1] * 4), f"run {length} {number}")
         for number, length in enumerate(lengths_ms)
     ]
     return Side.of(reports, "logs")

@@ -16,9 +16,8 @@ from msgspec.structs import replace
 
 from tests.charts import MS
 from tests.command import Command
-from tests.gate.test_gate import with_steps
 from tests.html_page import parsed
-from tests.reports import bare_report, device
+from tests.reports import bare_report, device, of_run, with_steps
 from traceview.analysis.machine.capture import HostCapture
 from traceview.analysis.measures.device_report import DeviceTime
 from traceview.comparison.history import change_points
@@ -28,31 +27,20 @@ from traceview.report.saved import to_json
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 DAY_NS = 86_400 * 10**9
-SHA = "0" * 60
 
 
 def on_day(day: int, length_ms: float, model: str = "Tesla V100") -> Report:
     """A report whose run was recorded on this day, with three steps around this length on two GPUs."""
     made = with_steps(length_ms - 1, length_ms, length_ms + 1)
-    steps, bare = made.results.steps, bare_report()
+    steps = made.results.steps
     assert steps is not None
     results = replace(
-        bare.results,
+        made.results,
         steps=replace(steps, median_ps=int(length_ms * MS)),
-        ledger=made.results.ledger,
         device_time=DeviceTime((device(0, model=model), device(1))),
     )
-    return replace(
-        bare,
-        results=results,
-        capture=replace(bare.capture, hosts=(HostCapture("a", day * DAY_NS, 0),)),
-        verdict=replace(bare.verdict, compute_ratio=0.75),
-        source=replace(
-            bare.source,
-            run=f"run{day}",
-            files=(replace(bare.source.files[0], sha256=f"{SHA}{day:04x}"),),
-        ),
-    )
+    capture = replace(made.capture, hosts=(HostCapture("a", day * DAY_NS, 0),))
+    return of_run(replace(made, results=results, capture=capture), f"run{day}")
 
 
 def save(folder: Path, name: str, report: Report) -> None:
