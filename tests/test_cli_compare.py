@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,9 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from scripts.scenarios.pairs import PAIRS
 from tests.command import Command
+from tests.reports import of_run
 from traceview.comparison.model import Comparison
-from traceview.report.saved import schema_of
+from traceview.report.saved import load_report, schema_of, to_json
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
@@ -87,11 +87,8 @@ def test_every_format_says_the_same(
 
 def recorded_again(path: str, folder: Path, name: str) -> str:
     """A saved report as of another run with the same times."""
-    data = json.loads(Path(path).read_text(encoding="utf-8"))
-    for file in data["source"]["files"]:
-        file["sha256"] = sha256(f"{name} {file['name']}".encode()).hexdigest()
     again = folder / f"{name}.json"
-    again.write_text(json.dumps(data), encoding="utf-8")
+    again.write_text(to_json(of_run(load_report(Path(path)), name)), encoding="utf-8")
     return str(again)
 
 
