@@ -31,8 +31,13 @@ def test_a_report_is_written_and_shown(
     command: Command, fixtures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[str] = []
+
+    def open_page(address: str) -> bool:
+        shown.append(address)
+        return True
+
     monkeypatch.setenv("DISPLAY", ":0")
-    monkeypatch.setattr("webbrowser.open", lambda address: not shown.append(address))
+    monkeypatch.setattr("webbrowser.open", open_page)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     done = command("report", str(fixtures / "custom-loop-2"), "--open", "report")
     assert (done.code, done.err) == (0, "")

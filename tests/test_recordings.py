@@ -143,10 +143,9 @@ def test_what_leads_and_its_share(recordings: Path, name: str, expected: tuple[s
     leading = report_of(recordings, name).leading
     assert leading is not None
     assert leading.loss is not None
-    assert (leading.code, leading.loss.ratio) == (
-        expected[0],
-        pytest.approx(expected[1], abs=0.005),
-    )
+    code, share = expected
+    assert leading.code == code
+    assert leading.loss.ratio == pytest.approx(share, abs=0.005)
 
 
 WARNINGS = {
