@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.charts import HOST, MS, SLICE_COUNT, WINDOW_PS, lanes_of, strip
+from tests.charts import HOST, MS, SLICE_COUNT, WINDOW_PS
+from tests.reports import lanes_of, strip
 from traceview.document.figures import StepBar, StepTimes, UtilizationStrips
 from traceview.document.model import (
     AnatomyPart,

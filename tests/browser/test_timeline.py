@@ -9,9 +9,10 @@ import pytest
 from msgspec import structs
 
 from tests.browser.conftest import PageOf, wait_until
-from tests.charts import HOST, WINDOW_PS, lane, lanes_of
+from tests.charts import HOST, WINDOW_PS, lane
 from tests.documents import full_document
 from tests.hostile import HOSTILE
+from tests.reports import lanes_of
 from traceview.document.figures import DeviceLanes, HostLanes, Lanes
 from traceview.document.html.printer import render
 from traceview.document.model import Document, Timeline

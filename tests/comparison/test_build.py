@@ -13,7 +13,6 @@ from tests.reports import (
     environment,
     finding,
     full_report,
-    ledger_sums,
     loss,
     of_run,
     step_of_states,
@@ -38,7 +37,9 @@ EXACT = RunSpread(0.0, 4)
 def report(*lengths_ms: float, **results: Any) -> Report:
     """A report whose steps compute for so long."""
     made = with_steps(*lengths_ms)
-    sums = replace(ledger_sums(), devices=())
+    sums = full_report().results.ledger
+    assert sums is not None
+    sums = replace(sums, devices=())
     return replace(made, findings=(), results=replace(made.results, **{"ledger": sums} | results))
 
 

@@ -11,9 +11,9 @@ import pytest
 from rich.cells import cell_len
 
 from tests.charts import SLICE_COUNT
-from tests.charts import strip as strip_of
 from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
+from tests.reports import strip as strip_of
 from traceview.document.figures import UtilizationStrip, UtilizationStrips
 from traceview.document.model import Column, Document, Section, Strips, column, notes, table
 from traceview.document.page import Page, Text, joined

@@ -25,8 +25,9 @@ def problems(report: Report) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in errors]
 
 
-def test_whole_output(golden: Any) -> None:
+def test_what_is_read_is_written_again(golden: Any) -> None:
     golden("full_report.json", to_json(full_report()))
+    golden("bare_report.json", to_json(bare_report()))
 
 
 def test_the_schema_is_one() -> None:
