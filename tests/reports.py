@@ -1,4 +1,4 @@
-"""Hand-made reports for the tests of the renderers, with small, round numbers; and builders of their parts."""
+"""Hand-made reports for the tests of the renderers, with small, round numbers, and their parts with changes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from msgspec import json
 from msgspec.structs import asdict, replace
 
 from tests.charts import HOST, MS
 from traceview.analysis.measures.device_report import (
-    ActivityTime,
     DeviceTimeRow,
     HostEnvironment,
 )
@@ -22,12 +22,10 @@ from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
 from traceview.analysis.rules.rule import rendered
 from traceview.analysis.rules.words import Among, Number
-from traceview.analysis.workload.ops import OpRow
 from traceview.document.figures import Lanes, UtilizationStrip
 from traceview.report.model import Report
 from traceview.report.saved import load_report
 from traceview.trace.sidecar.environment import RecordedEnvironment, read_as
-from traceview.xplane.planes import CLASS_KEYS
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -65,48 +63,30 @@ def lanes_of(*devices: str, rename: Callable[[str], str] = str) -> Lanes:
     )
 
 
+def device_rows() -> tuple[DeviceTimeRow, ...]:
+    """Of the full report: two GPUs at work, and four that recorded nothing."""
+    times = full_report().results.device_time
+    assert times is not None
+    return times.devices
+
+
 def device(
     ordinal: int, exposed_ps: Mapping[str, int] | None = None, **changes: Any
 ) -> DeviceTimeRow:
     """A GPU that computes 60 of 100 ms, communicates 10 and copies 5; `exposed_ps`: by class what is another time."""
-    exposed = {"compute": 60 * MS, "collective": 10 * MS, "h2d": 3 * MS, "d2h": MS, "d2d": MS}
-    exposed |= {"memset": 0} | dict(exposed_ps or {})
-    counts = {"compute": 1234, "collective": 4, "h2d": 5, "d2h": 4, "d2d": 1, "memset": 0}
-    sizes = {"h2d": 4_000_000, "d2h": 4000}
-    row: dict[str, Any] = {
-        "host": HOST,
-        "device": f"GPU:{ordinal}",
-        "ordinal": ordinal,
-        "kind": "gpu",
-        "model": "Tesla V100",
-        "status": "active",
-        "window_ps": 100 * MS,
-        "busy_ps": 75 * MS,
-        "busy_ratio": 0.75,
-        "idle_ps": 25 * MS,
-        "activity": {
-            key: ActivityTime(counts[key], sizes.get(key), (1 + (key == "collective")) * ps, ps)
-            for key, ps in exposed.items()
-        },
-        "unknown_direction_count": 0,
-        "memory_held_bytes": 6_000_000_000,
-        "memory_peak_bytes": 6_208_853_760,
-    }
-    return DeviceTimeRow(**row | changes)
+    like = device_rows()[0]
+    assert like.activity is not None
+    activity = dict(like.activity)
+    for key, ps in (exposed_ps or {}).items():
+        busy_ps = (1 + (key == "collective")) * ps
+        activity[key] = replace(activity[key], busy_ps=busy_ps, exposed_ps=ps)
+    named = {"device": f"GPU:{ordinal}", "ordinal": ordinal, "activity": activity}
+    return replace(like, **named | changes)
 
 
 def empty_device(ordinal: int, **changes: Any) -> DeviceTimeRow:
     """A visible GPU that recorded nothing."""
-    nothing: dict[str, Any] = {
-        "status": "empty",
-        "busy_ps": 0,
-        "busy_ratio": 0.0,
-        "idle_ps": 100 * MS,
-        "activity": dict.fromkeys(CLASS_KEYS, ActivityTime(0, 0, 0, 0)),
-        "memory_held_bytes": None,
-        "memory_peak_bytes": None,
-    }
-    return device(ordinal, **nothing | changes)
+    return replace(device_rows()[2], device=f"GPU:{ordinal}", ordinal=ordinal, **changes)
 
 
 def step(number: int, duration_ps: int, devices: tuple[str, ...], excluded: str | None) -> StepRow:
@@ -128,24 +108,6 @@ def step_of_states(number: int, by_state: Mapping[str, int], host: str = HOST) -
     """A used step in which the device of a host has so much time in each state."""
     made = step(number, sum(by_state.values()), (), None)
     return replace(made, host=host, devices=(StepDevice(f"{host}/GPU:0", dict(by_state)),))
-
-
-def op(name: str | None, kernel: str | None, total_ps: int, **changes: Any) -> OpRow:
-    row: dict[str, Any] = {
-        "device": "GPU:0",
-        "class_": "compute",
-        "op": name,
-        "op_type": "MatMul",
-        "kernel": kernel,
-        "source_line": None,
-        "count": 4,
-        "total_ps": total_ps,
-        "mean_ps": total_ps // 4,
-        "p95_ps": total_ps // 4,
-        "share_ratio": total_ps / (60 * MS),
-        "bytes": None,
-    }
-    return OpRow(**row | changes)
 
 
 def finding(**changes: Any) -> Finding:
@@ -185,25 +147,10 @@ def loss(ratio: float, *states: str, ps: int = 16 * MS) -> FindingLoss:
 
 def environment(host: str = HOST, **groups: Any) -> HostEnvironment:
     """Two GPUs of six in a MirroredStrategy; `groups` as a sidecar holds them."""
-    fields: dict[str, Any] = {
-        "state": "saved",
-        "command": {"python": ["python3", "train.py"], "script": ["train.py", "--name", "a b"]},
-        "cluster": {"missing": {"is_configured": "TF_CONFIG is not set"}},
-        "versions": {"tensorflow": "2.21.0", "keras": "3.15.1", "cuda": "12.5", "python": "3.11.7"},
-        "strategy": {
-            "class": "MirroredStrategy",
-            "found_by": "variables",
-            "replicas": 2,
-            "devices": [f"/job:localhost/replica:0/task:0/device:GPU:{n}" for n in (0, 1)],
-            "cross_device_ops": "NcclAllReduce",
-            "packs": 1,
-        },
-        "batch": {"global": 64, "per_replica": 32, "found_by": "dataset"},
-        "training": {"trainable_variables": 8, "parameters": 1_234_567},
-        "precision": {"policy": {"keras": "mixed_float16"}, "tf32": True},
-        "xla": {"auto_jit": "off"},
-        "variables": {"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5"},
-    }
+    environments = full_report().results.environment
+    assert environments is not None
+    fields = json.decode(json.encode(environments.hosts[0]))
+    del fields["host"]
     recorded = read_as(RecordedEnvironment, fields | groups, [])
     return HostEnvironment(**asdict(recorded), host=host)
 
