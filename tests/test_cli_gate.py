@@ -101,7 +101,6 @@ def test_github(
     [
         ([], 2, "nothing is asked for: there is no condition"),
         (["--require", "step_tme <= 3"], 2, "condition 'step_tme <= 3': no key is called step_tme"),
-        (["--require", "step_time:+5%"], 2, "needs a baseline"),
         (["--baseline", ""], 2, "the baseline has an empty name"),
         (["--baseline", "", "--require", "step_time_ms <= 3"], 2, "the baseline has an empty name"),
         (["--budget", ""], 2, "the path is empty"),
