@@ -133,6 +133,11 @@ def test_only_nothing_is_0_percent_and_only_all_is_100(ratio: float | None, text
     assert numbers.share(ratio) == text
 
 
+def test_a_number_without_a_unit() -> None:
+    assert [numbers.number(value) for value in (None, 1487, 0.53)] == ["–", "1,487", "0.53"]
+    assert numbers.measured("status", "empty") == "empty"
+
+
 @pytest.mark.parametrize(
     ("ns", "text"),
     [

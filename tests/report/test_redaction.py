@@ -221,7 +221,7 @@ PUBLIC: dict[TextKind, tuple[str, ...]] = {
     "setting": ("0,1,2,3", "true", "CUDA_VISIBLE_DEVICES", "mixed_bfloat16"),
     "task": ("worker 12",),
     "version": ("2.21.0-rc1",),
-    "event": ("FunctionRun > EagerLocalExecute: MatMul", "cuMemcpyHtoDAsync_v2"),
+    "event": ("FunctionRun > EagerLocalExecute: MatMul", "cuMemcpyHtoDAsync_v2", "sgemm_128x64"),
 }
 
 
