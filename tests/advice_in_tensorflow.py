@@ -188,6 +188,26 @@ def batches_from_processes() -> None:
     assert [int(batch[0]) for batch in dataset.prefetch(tf.data.AUTOTUNE)] == list(range(8))
 
 
+ATTEMPTS: dict[str, Callable[[], Any]] = {
+    "xla_around_run": xla_around_run,
+    "xla_inside_run": xla_inside_run,
+    "xla_in_keras_compile": xla_in_keras_compile,
+    "gradients_in_mixed_precision": gradients_in_mixed_precision,
+    "variables_saved_in_background": lambda: saved_in_background(lambda: tf.Variable([1.0, 2.0])),
+    "keras_model_saved_in_background": lambda: saved_in_background(
+        lambda: model_and_optimizer()[0]
+    ),
+    "sgd": lambda: sparse_updates(tf.keras.optimizers.SGD),
+    "adam": lambda: sparse_updates(tf.keras.optimizers.Adam),
+    "summaries_now_and_then": summaries_now_and_then,
+    "batches_from_processes": batches_from_processes,
+    "shards_of_one_worker": shards_of_one_worker,
+    "prefetched_to_device": prefetched_to_device,
+    "fetch_to_device_by_default": fetch_to_device_by_default,
+    "scopes_of_sparse_gradients": scopes_of_sparse_gradients,
+}
+
+
 def outcome(attempt: Callable[[], Any]) -> Any:
     try:
         return attempt() or "works"
@@ -196,27 +216,4 @@ def outcome(attempt: Callable[[], Any]) -> Any:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(
-        json.dumps(
-            {
-                "xla_around_run": outcome(xla_around_run),
-                "xla_inside_run": outcome(xla_inside_run),
-                "xla_in_keras_compile": outcome(xla_in_keras_compile),
-                "gradients_in_mixed_precision": outcome(gradients_in_mixed_precision),
-                "variables_saved_in_background": outcome(
-                    lambda: saved_in_background(lambda: tf.Variable([1.0, 2.0]))
-                ),
-                "keras_model_saved_in_background": outcome(
-                    lambda: saved_in_background(lambda: model_and_optimizer()[0])
-                ),
-                "sgd": outcome(lambda: sparse_updates(tf.keras.optimizers.SGD)),
-                "adam": outcome(lambda: sparse_updates(tf.keras.optimizers.Adam)),
-                "summaries_now_and_then": outcome(summaries_now_and_then),
-                "batches_from_processes": outcome(batches_from_processes),
-                "shards_of_one_worker": outcome(shards_of_one_worker),
-                "prefetched_to_device": outcome(prefetched_to_device),
-                "fetch_to_device_by_default": outcome(fetch_to_device_by_default),
-                "scopes_of_sparse_gradients": outcome(scopes_of_sparse_gradients),
-            }
-        )
-    )
+    sys.stdout.write(json.dumps({name: outcome(each) for name, each in ATTEMPTS.items()}))

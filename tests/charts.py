@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from traceview.document.figures import DeviceLanes, HostLanes, Lane, Lanes, UtilizationStrip
+from traceview.document.figures import Lane
 
 MS = 10**9
 HOST = "worker0"
 WINDOW_PS = 100 * MS
 SLICE_COUNT = 240
-
-
-def strip(device: str) -> UtilizationStrip:
-    """Ten parts of 10 ms: six compute, one communicates, one copies, one does little, one is idle."""
-    slice_ps = WINDOW_PS // SLICE_COUNT
-    kinds = "cccccc" + "m" + "o" + "l" + "i"
-
-    def where(kind: str, share: float = 1.0) -> tuple[int, ...]:
-        return tuple(
-            round(slice_ps * share) * (kinds[place // 24] == kind) for place in range(SLICE_COUNT)
-        )
-
-    little = where("l", 0.25)
-    return UtilizationStrip(
-        device,
-        0,
-        WINDOW_PS,
-        compute_ps=tuple(map(sum, zip(where("c"), little, strict=True))),
-        collective_ps=where("m"),
-        copy_ps=where("o"),
-        idle_ps=tuple(map(sum, zip(where("i"), where("l", 0.75), strict=True))),
-    )
 
 
 def lane(kind: str, *slices: tuple[int, int, str], **changes: Any) -> Lane:
@@ -61,48 +39,6 @@ def lane(kind: str, *slices: tuple[int, int, str], **changes: Any) -> Lane:
         "other_ps": (),
     }
     return Lane(**row | changes)
-
-
-def lanes_of(*devices: str, rename: Callable[[str], str] = str) -> Lanes:
-    """Per device the ten parts of `strip`; one slice stands for 12 kernels, one gap has two causes."""
-    lanes = (
-        lane(
-            "compute",
-            (0, 60, "compute"),
-            (80, 90, "compute"),
-            event_count=13,
-            resolution_ps=20 * MS,
-            merged=(1,),
-            merged_count=(12,),
-            merged_hole_ps=(7_500_000_000,),
-        ),
-        lane("communication", (60, 70, "collective")),
-        lane("copies", (70, 73, "h2d"), (73, 74, "d2h"), (74, 80, "d2d")),
-        lane(
-            "idle",
-            (90, 100, "input"),
-            classes=("input", "launch"),
-            other_slice=(0,),
-            other_class=(1,),
-            other_ps=(4 * MS,),
-        ),
-    )
-    steps = lane(
-        "steps",
-        (0, 28, "excluded"),
-        (28, 52, "train"),
-        (52, 75, "train"),
-        (75, 100, "train"),
-        name=(0, 1, 2, 3),
-    )
-    thread = lane("thread", (0, 60, "launch"), (90, 100, "input"), thread=rename("python3"))
-    host = rename(HOST)
-    return Lanes(
-        (HostLanes(host, 0, WINDOW_PS, (steps, thread)),),
-        tuple(DeviceLanes(device, host, lanes) for device in devices),
-        0,
-        (rename("model/dense/MatMul:MatMul"), rename("IteratorGetNext:IteratorGetNext")),
-    )
 
 
 @dataclass(frozen=True)

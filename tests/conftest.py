@@ -65,6 +65,18 @@ def fixtures() -> Path:
 
 
 @pytest.fixture
+def loop(fixtures: Path) -> str:
+    """A run of two replicas with steps 3 to 8."""
+    return str(fixtures / "custom-loop-2")
+
+
+@pytest.fixture
+def slow(fixtures: Path) -> str:
+    """Two replicas that wait for input: 65.4 ms in the mean step."""
+    return str(fixtures / "slow-input-2")
+
+
+@pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Compares a text with the file of that name in tests/golden, or writes it with --update-golden."""
 

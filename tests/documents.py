@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.charts import HOST, MS, SLICE_COUNT, WINDOW_PS, lanes_of, strip
-from traceview.document.figures import (
-    StepBar,
-    StepTimes,
-    UtilizationStrips,
-)
+from tests.charts import HOST, MS, SLICE_COUNT, WINDOW_PS
+from tests.reports import lanes_of, strip
+from traceview.document.figures import StepBar, StepTimes, UtilizationStrips
 from traceview.document.model import (
     AnatomyPart,
     AnatomyRow,
@@ -34,14 +31,7 @@ from traceview.document.model import (
     table,
 )
 from traceview.document.phrase import device, name, phrase
-from traceview.document.vocabulary import (
-    PARTS,
-    QUALITIES,
-    SEVERITIES,
-    STATES,
-    STATUSES,
-    STEP_KINDS,
-)
+from traceview.document.vocabulary import PARTS, QUALITIES, SEVERITIES, STATES, STATUSES, STEP_KINDS
 
 Rename = Callable[[str], str]
 """What a recorded text is called instead."""
@@ -79,9 +69,7 @@ def findings(rename: Rename = str) -> tuple[Finding, ...]:
     """One of each severity."""
     second = rename("GPU:1")
     return (
-        finding(
-            span=Span(second, 30 * MS, 39 * MS),
-        ),
+        finding(span=Span(second, 30 * MS, 39 * MS)),
         finding(
             2,
             "warning",

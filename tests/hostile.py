@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import cycle
 from typing import Any, Final, TypeVar
 
 from msgspec import inspect
 from msgspec.structs import asdict, replace
 
+from scripts.cuda_trace import V100_STATS, CudaTrace
+from scripts.scenarios.model import marked_steps, new_trace
 from traceview.base.record import Record, fields_of, parts_of
 
 HOSTILE: Final = (
@@ -34,6 +37,25 @@ HOSTILE: Final = (
 )
 
 _T = TypeVar("_T")
+
+
+def trace_of_names(names: Sequence[str], host: str) -> CudaTrace:
+    """Steps whose ops, kernels, functions, threads, models and host events have these names, each a few times."""
+    trace, name = new_trace(host), cycle(names)
+    for ordinal in (0, 1):
+        trace.gpu(ordinal, stats={**V100_STATS, "gpu_device_name": next(name)})
+    thread = trace.thread(names[-1], 9)
+    for number, step in enumerate(marked_steps(trace, count=4)):
+        for ordinal in (0, 1):
+            for place in range(8):
+                op = next(name)
+                step.kernel(ordinal, 20 + place, 20.9 + place, name=next(name), op=op)
+            step.copy(ordinal, "h2d", 15, 19, size=40_000_000)
+        step.host("IteratorGetNext:IteratorGetNext", 1, 12)
+        step.host(names[number % len(names)], 12.1, 12.4)
+        step.host(next(name), 12.1, 12.4, thread=thread)
+        step.host(f"Iterator::Root::{next(name)}", 1, 11)
+    return trace
 
 
 def with_texts(value: _T, change: Callable[[str, str], str], field: str = "") -> _T:

@@ -1,89 +1,92 @@
-"""Hand-made reports for the tests of the renderers: small, round numbers, every part present."""
+"""Hand-made reports for the tests of the renderers, with small, round numbers, and their parts with changes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
+from msgspec import json
 from msgspec.structs import asdict, replace
 
-from tests.charts import HOST, MS, lanes_of, strip
-from traceview.analysis.exchange.balance import Balance, DeviceBalance, LateDevice
-from traceview.analysis.exchange.collective_sums import (
-    CollectiveOp,
-    CollectiveResult,
-    DeviceCollectives,
-)
-from traceview.analysis.facts.run import Throughput
-from traceview.analysis.facts.selection import ReportWindow
-from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
-from traceview.analysis.machine.capture import Capture, HostCapture
+from tests.charts import HOST, MS
 from traceview.analysis.measures.device_report import (
-    ActivityTime,
-    DeviceTime,
     DeviceTimeRow,
-    Environment,
     HostEnvironment,
 )
-from traceview.analysis.measures.idle_report import Gap, Idle, IdleRow
-from traceview.analysis.measures.step_report import StepDevice, StepRow, Steps
-from traceview.analysis.registry import RULES, Results
+from traceview.analysis.measures.step_report import StepDevice, StepRow
+from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
 from traceview.analysis.rules.rule import rendered
-from traceview.analysis.rules.words import Among, Devices, Number, Size
-from traceview.analysis.workload.efficiency import DevicePrecision, Precision
-from traceview.analysis.workload.ops import OpRow, TopOps
-from traceview.document.figures import UtilizationStrips
-from traceview.report.model import Report, Source, Verdict
-from traceview.trace.model import Problem, SourceFile
+from traceview.analysis.rules.words import Among, Number
+from traceview.document.figures import Lanes, UtilizationStrip
+from traceview.report.model import Report
+from traceview.report.saved import load_report
 from traceview.trace.sidecar.environment import RecordedEnvironment, read_as
-from traceview.xplane.planes import CLASS_KEYS
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@cache
+def full_report() -> Report:
+    """Six GPUs, two at work, four empty; four steps, one left out; findings of every severity."""
+    return load_report(GOLDEN / "full_report.json")
+
+
+@cache
+def bare_report() -> Report:
+    """Nothing could be measured: no steps, no numbers, no timeline, no ops."""
+    return load_report(GOLDEN / "bare_report.json")
+
+
+def strip(device: str) -> UtilizationStrip:
+    """Ten parts of 10 ms: six compute, one communicates, one copies, one does little, one is idle."""
+    timeline = full_report().results.timeline
+    assert timeline is not None
+    return replace(timeline.devices[0], device=device)
+
+
+def lanes_of(*devices: str, rename: Callable[[str], str] = str) -> Lanes:
+    """Per device the ten parts of `strip`; one slice stands for 12 kernels, one gap has two causes."""
+    lanes = full_report().results.lanes
+    assert lanes is not None
+    (host,), like = lanes.hosts, lanes.devices[0]
+    own = tuple(replace(lane, thread=lane.thread and rename(lane.thread)) for lane in host.lanes)
+    return replace(
+        lanes,
+        hosts=(replace(host, host=rename(host.host), lanes=own),),
+        devices=tuple(replace(like, device=name, host=rename(like.host)) for name in devices),
+        names=tuple(map(rename, lanes.names)),
+    )
+
+
+def device_rows() -> tuple[DeviceTimeRow, ...]:
+    """Of the full report: two GPUs at work, and four that recorded nothing."""
+    times = full_report().results.device_time
+    assert times is not None
+    return times.devices
 
 
 def device(
     ordinal: int, exposed_ps: Mapping[str, int] | None = None, **changes: Any
 ) -> DeviceTimeRow:
     """A GPU that computes 60 of 100 ms, communicates 10 and copies 5; `exposed_ps`: by class what is another time."""
-    exposed = {"compute": 60 * MS, "collective": 10 * MS, "h2d": 3 * MS, "d2h": MS, "d2d": MS}
-    exposed |= {"memset": 0} | dict(exposed_ps or {})
-    counts = {"compute": 1234, "collective": 4, "h2d": 5, "d2h": 4, "d2d": 1, "memset": 0}
-    sizes = {"h2d": 4_000_000, "d2h": 4000}
-    row: dict[str, Any] = {
-        "host": HOST,
-        "device": f"GPU:{ordinal}",
-        "ordinal": ordinal,
-        "kind": "gpu",
-        "model": "Tesla V100",
-        "status": "active",
-        "window_ps": 100 * MS,
-        "busy_ps": 75 * MS,
-        "busy_ratio": 0.75,
-        "idle_ps": 25 * MS,
-        "activity": {
-            key: ActivityTime(counts[key], sizes.get(key), (1 + (key == "collective")) * ps, ps)
-            for key, ps in exposed.items()
-        },
-        "unknown_direction_count": 0,
-        "memory_held_bytes": 6_000_000_000,
-        "memory_peak_bytes": 6_208_853_760,
-    }
-    return DeviceTimeRow(**row | changes)
+    like = device_rows()[0]
+    assert like.activity is not None
+    activity = dict(like.activity)
+    for key, ps in (exposed_ps or {}).items():
+        busy_ps = (1 + (key == "collective")) * ps
+        activity[key] = replace(activity[key], busy_ps=busy_ps, exposed_ps=ps)
+    named = {"device": f"GPU:{ordinal}", "ordinal": ordinal, "activity": activity}
+    return replace(like, **named | changes)
 
 
 def empty_device(ordinal: int, **changes: Any) -> DeviceTimeRow:
     """A visible GPU that recorded nothing."""
-    nothing: dict[str, Any] = {
-        "status": "empty",
-        "busy_ps": 0,
-        "busy_ratio": 0.0,
-        "idle_ps": 100 * MS,
-        "activity": dict.fromkeys(CLASS_KEYS, ActivityTime(0, 0, 0, 0)),
-        "memory_held_bytes": None,
-        "memory_peak_bytes": None,
-    }
-    return device(ordinal, **nothing | changes)
+    return replace(device_rows()[2], device=f"GPU:{ordinal}", ordinal=ordinal, **changes)
 
 
 def step(number: int, duration_ps: int, devices: tuple[str, ...], excluded: str | None) -> StepRow:
@@ -105,24 +108,6 @@ def step_of_states(number: int, by_state: Mapping[str, int], host: str = HOST) -
     """A used step in which the device of a host has so much time in each state."""
     made = step(number, sum(by_state.values()), (), None)
     return replace(made, host=host, devices=(StepDevice(f"{host}/GPU:0", dict(by_state)),))
-
-
-def op(name: str | None, kernel: str | None, total_ps: int, **changes: Any) -> OpRow:
-    row: dict[str, Any] = {
-        "device": "GPU:0",
-        "class_": "compute",
-        "op": name,
-        "op_type": "MatMul",
-        "kernel": kernel,
-        "source_line": None,
-        "count": 4,
-        "total_ps": total_ps,
-        "mean_ps": total_ps // 4,
-        "p95_ps": total_ps // 4,
-        "share_ratio": total_ps / (60 * MS),
-        "bytes": None,
-    }
-    return OpRow(**row | changes)
 
 
 def finding(**changes: Any) -> Finding:
@@ -162,311 +147,12 @@ def loss(ratio: float, *states: str, ps: int = 16 * MS) -> FindingLoss:
 
 def environment(host: str = HOST, **groups: Any) -> HostEnvironment:
     """Two GPUs of six in a MirroredStrategy; `groups` as a sidecar holds them."""
-    fields: dict[str, Any] = {
-        "state": "saved",
-        "command": {"python": ["python3", "train.py"], "script": ["train.py", "--name", "a b"]},
-        "cluster": {"missing": {"is_configured": "TF_CONFIG is not set"}},
-        "versions": {"tensorflow": "2.21.0", "keras": "3.15.1", "cuda": "12.5", "python": "3.11.7"},
-        "strategy": {
-            "class": "MirroredStrategy",
-            "found_by": "variables",
-            "replicas": 2,
-            "devices": [f"/job:localhost/replica:0/task:0/device:GPU:{n}" for n in (0, 1)],
-            "cross_device_ops": "NcclAllReduce",
-            "packs": 1,
-        },
-        "batch": {"global": 64, "per_replica": 32, "found_by": "dataset"},
-        "training": {"trainable_variables": 8, "parameters": 1_234_567},
-        "precision": {"policy": {"keras": "mixed_float16"}, "tf32": True},
-        "xla": {"auto_jit": "off"},
-        "variables": {"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5"},
-    }
+    environments = full_report().results.environment
+    assert environments is not None
+    fields = json.decode(json.encode(environments.hosts[0]))
+    del fields["host"]
     recorded = read_as(RecordedEnvironment, fields | groups, [])
     return HostEnvironment(**asdict(recorded), host=host)
-
-
-def idle_of(name: str) -> IdleRow:
-    """A quarter of the window idle, in four states in parts that no bar divides evenly; one gap is listed."""
-    states = {"input": 13 * MS, "launch": 7 * MS, "latency": 4 * MS, "unknown": MS}
-    longest = Gap(
-        start_ps=30 * MS,
-        duration_ps=9 * MS,
-        state="input",
-        states={"input": 8 * MS, "launch": MS},
-        before="model/dense/MatMul:MatMul",
-        after=None,
-        step=1,
-        thread="python",
-        host_event="IteratorGetNextOp::DoCompute",
-    )
-    return IdleRow(
-        host=HOST,
-        device=name,
-        ordinal=int(name[-1]),
-        idle_ps=25 * MS,
-        gap_count=17,
-        longest_gap_ps=9 * MS,
-        states=states,
-        gaps=(longest,),
-    )
-
-
-def states_of(name: str, waits_for: str | None = None) -> DeviceStates:
-    """A mean step of 24 ms, the mean of the three used steps; GPU:0 waits 2 ms in collectives, mostly for GPU:1."""
-    wait_ps = 0 if waits_for is None else 2 * MS
-    states = {
-        "compute": 14_400 * MS // 1000,
-        "communication": MS,
-        "device_wait": wait_ps,
-        "h2d": 600 * MS // 1000,
-        "input": 5 * MS - wait_ps,
-        "launch": 3 * MS,
-    }
-    return DeviceStates(
-        host=HOST,
-        device=name,
-        ordinal=int(name[-1]),
-        step_count=3,
-        step_ps=24 * MS,
-        states={key: ps for key, ps in states.items() if ps},
-        waits_for=waits_for,
-    )
-
-
-def ledger_sums() -> LedgerSums:
-    """Two devices of three used steps, of 24, 23 and 25 ms."""
-    devices = states_of("GPU:0", "GPU:1"), states_of("GPU:1")
-    total = {
-        key: 3 * sum(device.states.get(key, 0) for device in devices) for key in devices[0].states
-    }
-    by_state = dict(sorted(total.items(), key=lambda item: -item[1]))
-    whole = sum(by_state.values())
-    return LedgerSums(
-        gpu_time_ps=whole,
-        by_state=by_state,
-        share_by_state={key: ps / whole for key, ps in by_state.items()},
-        devices=devices,
-    )
-
-
-def device_balance(ordinal: int) -> DeviceBalance:
-    """GPU 1 of two computes 16 ms per step, GPU 0 15 ms and waits 1 ms for it."""
-    return DeviceBalance(
-        host=HOST,
-        device=f"GPU:{ordinal}",
-        ordinal=ordinal,
-        compute_ps_per_step=(15 + ordinal) * MS,
-        waits_ps_per_step=(1 - ordinal) * MS,
-        waited_for_ps_per_step=ordinal * MS,
-        model="Tesla V100",
-    )
-
-
-def balance_result() -> Balance:
-    """Two of six GPUs in use, of which the later one has more to do."""
-    return Balance(
-        kind="gpu",
-        concurrency_ratio=0.9,
-        chance_ratio=0.6,
-        is_serial=False,
-        straggler=LateDevice(
-            HOST,
-            "GPU:1",
-            1,
-            reason="work",
-            share=1.0,
-            kernels=("einsum",),
-        ),
-        throughput=Throughput(5333.3, 2666.65, 128),
-        devices=tuple(map(device_balance, (0, 1))),
-    )
-
-
-def precision_of(name: str) -> DevicePrecision:
-    """Half of 60 ms in bfloat16 on tensor cores, a third in float32 off them, the rest unknown."""
-    nothing = dict.fromkeys(("fp64", "tf32", "fp16", "fp8", "int8"), 0)
-    return DevicePrecision(
-        host=HOST,
-        device=name,
-        ordinal=int(name[-1]),
-        compute_ps=60 * MS,
-        precision_ps={"fp32": 20 * MS, "bf16": 30 * MS, "unknown": 10 * MS, **nothing},
-        low_precision_ratio=0.5,
-        unknown_ratio=1 / 6,
-        has_tensor_cores=True,
-        tensor_core_ps=30 * MS,
-        tensor_core_ratio=0.5,
-        occupancy_ratio=0.6,
-        sparse_ps_per_step=2 * MS,
-    )
-
-
-def collective_result(
-    devices: tuple[str, ...] = ("GPU:0", "GPU:1"), **changes: Any
-) -> CollectiveResult:
-    """Each device transfers for 2 ms a step and nothing hides it; before that the first one waits 1 ms.
-
-    `changes`: fields of the result, or of all devices by key.
-    """
-    by_device = {
-        field: changes.pop(field)
-        for field in DeviceCollectives.__struct_fields__
-        if field in changes
-    }
-    rows = []
-    for ordinal, key in enumerate(devices):
-        wait = 0 if ordinal else MS
-        row: dict[str, Any] = {
-            "host": HOST,
-            "device": key,
-            "ordinal": ordinal,
-            "wait_ps": 4 * wait,
-            "exposed_ps": 8 * MS + 4 * wait,
-            "communication_ps": 8 * MS,
-            "communication_per_step_ps": 2 * MS,
-            "device_wait_per_step_ps": wait,
-            "last_count": 8 * (key == devices[-1]),
-        }
-        rows.append(
-            DeviceCollectives(**row | {field: of and of[key] for field, of in by_device.items()})
-        )
-    parts: dict[str, Any] = {
-        "device_count": len(devices),
-        "count": 8,
-        "incomplete_count": 0,
-        "count_per_step": 2,
-        "matched_by": "keys",
-        "transfer_ps": 8 * MS,
-        "transfer_per_step_ps": 2 * MS,
-        "devices": tuple(rows),
-        "ops": (
-            CollectiveOp(
-                op="all-reduce.4",
-                count_per_step=1,
-                device_count=2,
-                bytes=90_000_000,
-                exposed_ps_per_step=2 * MS,
-                wait_ps_per_step=MS // 2,
-            ),
-            CollectiveOp(
-                op="all-reduce",
-                count_per_step=1,
-                device_count=2,
-                bytes=None,
-                exposed_ps_per_step=MS // 2,
-                wait_ps_per_step=0,
-            ),
-        ),
-        "overlap_ratio": 0.25,
-        "bytes": 100_000_000,
-        "bus_bytes_per_second": 50_000_000_000,
-    }
-    return CollectiveResult(**parts | changes)
-
-
-def full_report() -> Report:
-    """Six GPUs, two at work, four empty; four steps, one left out; findings of every severity."""
-    working = ("GPU:0", "GPU:1")
-    long_op = "model/transformer/layer_11/self_attention/attention_output/einsum/Einsum"
-    long_kernel = "void cutlass::Kernel<cutlass_80_tensorop_bf16_s16816gemm_256x128>(Params)"
-    ops = tuple(
-        row
-        for name in working
-        for row in (
-            op(long_op, long_kernel, 30 * MS, device=name),
-            op("model/dense/MatMul", "sgemm_128x64", 20 * MS, device=name),
-            op(None, "MemcpyH2D", 3 * MS, device=name, class_="h2d", share_ratio=None),
-        )
-    )
-    return Report(
-        schema_version=2,
-        traceview_version="0.1.0",
-        source=Source(
-            "logs",
-            "2026_01_02",
-            ("2026_01_01",),
-            (SourceFile(f"{HOST}.xplane.pb", HOST, 3_039_638, "0" * 64, 23_128, None),),
-        ),
-        capture=Capture(
-            "degraded",
-            (
-                Problem("events-dropped", "the tracer dropped 15 events", HOST),
-                Problem("unlinked-kernels", "9.1% of the kernels have no recorded launch", HOST),
-            ),
-            (
-                HostCapture(
-                    HOST,
-                    1_767_312_000_000_000_000,
-                    15,
-                ),
-            ),
-        ),
-        windows=(ReportWindow(HOST, "steps", 0, 100 * MS),),
-        verdict=Verdict(
-            "4 of 6 GPUs are unused.",
-            "problem",
-            finding="unused-gpu",
-            compute_ratio=0.6,
-            unknown_ratio=0.0,
-        ),
-        results=Results(
-            device_time=DeviceTime((*map(device, (0, 1)), *map(empty_device, (2, 3, 4, 5)))),
-            steps=Steps(
-                "marker",
-                "high",
-                "marker",
-                None,
-                None,
-                4,
-                3,
-                24 * MS,
-                (
-                    step(0, 28 * MS, working, "holds tracing or compilation"),
-                    *(step(n, d * MS, working, None) for n, d in ((1, 24), (2, 23), (3, 25))),
-                ),
-            ),
-            timeline=UtilizationStrips(240, tuple(map(strip, working))),
-            ledger=ledger_sums(),
-            idle=Idle(tuple(map(idle_of, working))),
-            ops=TopOps(ops, 40),
-            environment=Environment((environment(),), ()),
-            collectives=collective_result(),
-            balance=balance_result(),
-            lanes=lanes_of(*working),
-            precision=Precision(0.5, tuple(map(precision_of, working))),
-        ),
-        skipped={},
-        findings=(
-            finding(),
-            finding(
-                code="gpu-shared",
-                severity="warning",
-                confidence="medium",
-                sentences=("", "", "holds", "holds"),
-                arguments={
-                    "who": Devices(("GPU:2",), 6),
-                    "others": Number(1, "other process"),
-                    "memory": Size(536_870_912),
-                },
-                evidence=(Evidence("memory_ratio", 0.1, 0.05, "GPU:2", "process 41"),),
-                devices=("GPU:2",),
-                loss=None,
-            ),
-            finding(
-                code="few-steps",
-                severity="info",
-                arguments={
-                    "count": Number(2, "used step"),
-                    "all": Number(4, "step"),
-                    "left_out": Number(1),
-                },
-                evidence=(Evidence("used_count", 2, 3, ""),),
-                devices=(),
-                loss=None,
-            ),
-        ),
-        command=("traceview", "report", "logs", "--run", "2026_01_02", "-o", "report"),
-    )
 
 
 def of_run(report: Report, name: str) -> Report:
@@ -478,35 +164,15 @@ def of_run(report: Report, name: str) -> Report:
     return replace(report, source=replace(report.source, run=name, files=files))
 
 
-def bare_report() -> Report:
-    """Nothing could be measured: no steps, no numbers, no timeline, no ops."""
-    unknown = {
-        key: None
-        for key in asdict(device(0))
-        if key.endswith(("_ps", "_count", "_bytes", "_ratio")) or key == "activity"
-    }
-    return Report(
-        schema_version=2,
-        traceview_version="0.1.0",
-        source=Source("logs", "run1", (), (SourceFile("a.xplane.pb", "a", 887, None, 0, None),)),
-        capture=Capture(
-            "unusable",
-            (Problem("gpu-planes-empty", "1 device planes, none with an event", "a"),),
-            (),
-        ),
-        windows=(),
-        verdict=Verdict("1 device visible, none with a recorded event.", "unusable"),
-        results=Results(
-            device_time=DeviceTime((device(0, status="empty", **unknown),)),
-            steps=None,
-            timeline=None,
-            idle=None,
-            ops=None,
-        ),
-        skipped={
-            "steps": "no steps: nothing repeats",
-            "timeline": "no devices",
-            "ops": "no events",
-        },
-        findings=(),
+def with_steps(*steps_ms: float | Mapping[str, float]) -> Report:
+    """The full report with these used steps: a device computes for so long, or is so long in each state."""
+    report = full_report()
+    steps = report.results.steps
+    assert steps is not None
+    every_state = [step if isinstance(step, Mapping) else {"compute": step} for step in steps_ms]
+    rows = tuple(
+        step_of_states(number, {key: int(length * MS) for key, length in states.items()})
+        for number, states in enumerate(every_state)
     )
+    changed = replace(steps, steps=rows, used_count=len(rows), count=len(rows))
+    return replace(report, results=replace(report.results, steps=changed))

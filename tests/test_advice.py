@@ -37,8 +37,5 @@ def test_advice_works_in_tensorflow() -> None:
         "shards_of_one_worker": "works",
         "prefetched_to_device": "FailedPreconditionError",
         "fetch_to_device_by_default": "True",
-        "scopes_of_sparse_gradients": {
-            "cond": "CPU:0",
-            "cond_1": "CPU:1",
-        },
+        "scopes_of_sparse_gradients": {"cond": "CPU:0", "cond_1": "CPU:1"},
     }

@@ -122,17 +122,27 @@ def test_runs_that_cannot_be_read_are_an_error(command: Command, two_runs: str) 
     assert command("show", "runs", FIXTURE).out.count("no GPU") == 1
 
 
-def test_a_bug_of_ours_is_reported_as_one(
-    command: Command, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (RuntimeError("x"), 1, "RuntimeError: x\ntraceview: this is a bug in traceview"),
+        (
+            MemoryError(),
+            4,
+            "traceview: error: not enough memory for this trace\nhint: record fewer",
+        ),
+    ],
+)
+def test_a_bug_of_ours_and_too_little_memory(
+    error: Exception, code: int, said: str, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise RuntimeError("unexpected")
+        raise error
 
     monkeypatch.setattr("traceview.report.build.analyze", fail)
     done = command("analyze", FIXTURE)
-    assert (done.code, done.out) == (1, "")
-    assert "RuntimeError: unexpected" in done.err
-    assert done.err.splitlines()[-1].startswith("traceview: this is a bug in traceview")
+    assert (done.code, done.out) == (code, "")
+    assert said in done.err
 
 
 INTERRUPTED_AT = """
@@ -150,10 +160,7 @@ main()
 """
 
 
-@pytest.mark.parametrize(
-    "module",
-    ["typer", "traceview.cli.app", "traceview.report.build"],
-)
+@pytest.mark.parametrize("module", ["typer", "traceview.cli.app", "traceview.report.build"])
 def test_an_interrupt_while_modules_are_imported_is_one_line(module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED_AT, module, "analyze", FIXTURE],
@@ -164,18 +171,6 @@ def test_an_interrupt_while_modules_are_imported_is_one_line(module: str) -> Non
     )
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "traceview: interrupted; nothing was written\n"
-
-
-def test_too_little_memory_is_one_line(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr("traceview.report.build.analyze", fail)
-    done = command("analyze", FIXTURE)
-    assert (done.code, done.out) == (4, "")
-    assert done.err == (
-        "traceview: error: not enough memory for this trace\nhint: record fewer steps\n"
-    )
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is none here")
@@ -242,10 +237,7 @@ def test_an_ascii_terminal_gets_ascii() -> None:
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
 )
 def test_colour_is_for_terminals_that_want_it(
-    command: Command,
-    monkeypatch: pytest.MonkeyPatch,
-    environment: dict[str, str],
-    coloured: bool,
+    command: Command, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], coloured: bool
 ) -> None:
     monkeypatch.setattr(Target, "is_terminal", True)
     for name, value in environment.items():

@@ -8,13 +8,10 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from scripts.shapes import write_hosts
 from tests.command import Command
-from tests.hostile import HOSTILE
-from tests.reports import finding, full_report
-from traceview.report.saved import load_report, to_json
+from traceview.report.saved import load_report
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
@@ -24,12 +21,6 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Baselines and files of a test are its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-
-
-@pytest.fixture
-def slow(fixtures: Path) -> str:
-    """Two replicas that wait for input: 65.4 ms in the mean step."""
-    return str(fixtures / "slow-input-2")
 
 
 def test_the_exit_codes(command: Command, slow: str) -> None:
@@ -84,8 +75,7 @@ def test_files(command: Command, slow: str, tmp_path: Path) -> None:
     assert Path("gate.md").read_text("utf-8").startswith("## Gate failed: ")
     suite = ET.parse("gate.xml").getroot()[0]
     assert (suite.attrib["tests"], suite.attrib["failures"]) == ("1", "1")
-    done = command(*asked, "-o", "gate.md")
-    assert (done.code, "exists" in done.err) == (6, True)
+    assert command(*asked, "-o", "gate.md").code == 6
     assert command(*asked, "-o", "gate.json").code == 10
     assert json.loads(Path("gate.json").read_text("utf-8"))["outcome"] == "failed"
 
@@ -106,33 +96,11 @@ def test_github(
     assert summary.read_text("utf-8").startswith("before\n## Gate failed: ")
 
 
-def test_a_name_of_the_trace_is_no_command_of_github(command: Command, tmp_path: Path) -> None:
-    """Every line that GitHub would obey is one that traceview wrote, or stands where commands are stopped."""
-    report = full_report()
-    made = tuple(finding(title=text, devices=(text,)) for text in (*HOSTILE, "::add-mask::x"))
-    report = replace(report, findings=made, verdict=replace(report.verdict, headline="::debug::x"))
-    report = replace(report, source=replace(report.source, run="::set-output name=x::y"))
-    Path("report.json").write_text(
-        to_json(replace(report, results=type(report.results)())), "utf-8"
-    )
-    out = ""
-    for text in ("finding:info absent", "finding:critical absent"):
-        done = command("gate", "report.json", "--require", text, "--github")
-        if done.code == 10:
-            out = done.out
-            stop, *inside, token, error = out.splitlines()
-            assert token == f"::{stop.removeprefix('::stop-commands::')}::"
-            assert inside
-            assert error.startswith("::error title=traceview gate%3A ")
-    assert out
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         ([], 2, "nothing is asked for: there is no condition"),
         (["--require", "step_tme <= 3"], 2, "condition 'step_tme <= 3': no key is called step_tme"),
-        (["--require", "step_time:+5%"], 2, "needs a baseline"),
         (["--baseline", ""], 2, "the baseline has an empty name"),
         (["--baseline", "", "--require", "step_time_ms <= 3"], 2, "the baseline has an empty name"),
         (["--budget", ""], 2, "the path is empty"),

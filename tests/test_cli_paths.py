@@ -6,16 +6,19 @@ import io
 import json
 import os
 import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
 from contextlib import redirect_stdout
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
 import pytest
 
 from tests.command import Command
-from traceview.cli.output import MOST_WIDTH, Target
-from traceview.xplane.read import BLOCK_BYTES, FileBytes
+from traceview.base.text import shell_command, shell_path, shell_word
+from traceview.cli.output import MOST_WIDTH, Target, write_folder
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
@@ -34,11 +37,7 @@ def trace_of(logs: Path) -> Path:
 
 @pytest.mark.parametrize("command_line", ["report", "export --to csv"])
 def test_a_folder_may_be_the_current_one(
-    command_line: str,
-    command: Command,
-    logs: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    command_line: str, command: Command, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -141,46 +140,125 @@ def test_no_output_replaces_the_trace(
     assert output.read_bytes() == before
 
 
-def test_a_file_that_becomes_shorter_while_it_is_read(
-    command: Command, logs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begin = FileBytes.__init__
-    assert trace_of(logs).stat().st_size > BLOCK_BYTES
-
-    def cut(self: FileBytes, path: Path, file: Any) -> None:
-        begin(self, path, file)
-        os.truncate(path, BLOCK_BYTES)
-
-    monkeypatch.setattr(FileBytes, "__init__", cut)
-    done = command("show", "runs", str(logs))
-    assert done.code == 4, done.err
-    assert "became shorter while it was read" in " ".join(done.out.split())
-
-
-@pytest.mark.parametrize("started", [0, 1])
-def test_where_no_more_threads_may_be_started(
-    started: int, command: Command, logs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("traceview.xplane.read._THREADED_BYTES", 1)
-    expected = command("analyze", str(logs), "--format", "json").out
-    begin, count = Thread.start, 0
-
-    def refuse(self: Thread) -> None:
-        nonlocal count
-        count += 1
-        if count > started:
-            raise RuntimeError("can't start new thread")
-        begin(self)
-
-    monkeypatch.setattr(Thread, "start", refuse)
-    done = command("analyze", str(logs), "--format", "json")
-    assert (done.code, done.out) == (0, expected), done.err
-    assert count > started
-
-
 def test_output_goes_to_whatever_stands_for_stdout() -> None:
     """A cell of a notebook may have its output captured as text, which has no bytes below it."""
     captured = io.StringIO()
     with redirect_stdout(captured):
         Target(None).write("4 × GPU\n")
     assert captured.getvalue() == "4 × GPU\n"
+
+
+# Where nobody else can put a file, and after a signal
+
+
+def test_what_is_written_has_the_usual_permissions(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        write_folder(tmp_path / "report", {"report.md": [b"text"]})
+        Target(tmp_path / "ops.csv").write(b"a,b\n")
+    finally:
+        os.umask(before)
+    modes = [
+        stat.S_IMODE((tmp_path / name).stat().st_mode)
+        for name in ("report", "report/report.md", "ops.csv")
+    ]
+    assert modes == [0o755, 0o644, 0o644]
+
+
+WRITES = """
+import time
+from pathlib import Path
+from traceview.cli.output import Target
+
+def wait():
+    yield b"some"
+    yield b"more"
+    print("writing", flush=True)
+    time.sleep(60)
+    yield b"text"
+
+Target(Path("ops.csv")).write_parts(wait())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITES],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "writing\n"
+        assert len(list(tmp_path.iterdir())) == 1
+        begun_s = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(30) != 0
+        assert time.monotonic() - begun_s < 30
+    assert list(tmp_path.iterdir()) == []
+
+
+# A shell reads back what commands are made of, and runs nothing in it
+
+
+NAMES = (
+    "run",
+    "a b",
+    'it\'s "x"',
+    "$(touch HIT)",
+    "`touch HIT`; touch HIT & #",
+    "new\nline",
+    "-dash",
+    "--run",
+    "clear\x1b[2J",
+    "back\\slash'\n",
+    "über",
+    "\u202ereversed",
+    "\udce9 of another encoding",
+    "*?[a]{b,c}~!",
+)
+
+
+def read_back(command: str, folder: Path) -> list[str]:
+    """The words that bash makes of a command of traceview."""
+    script = f"traceview() {{ printf '%s\\0' \"$@\"; }}\n{command}"
+    done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, check=True)
+    assert done.stderr == b""
+    assert not (folder / "HIT").exists()
+    return done.stdout.decode(errors="surrogateescape").split("\0")[:-1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shell_reads_back_the_same_words(name: str, tmp_path: Path) -> None:
+    assert read_back(f"traceview --run {shell_word(name)}", tmp_path) == ["--run", name]
+    assert shell_word(name).isprintable()
+    path = f"./{name}" if name.startswith("-") else name
+    assert read_back(f"traceview analyze {shell_path(name)}", tmp_path) == ["analyze", path]
+    words = ("traceview", "analyze", name, "--run", name)
+    assert read_back(shell_command(words), tmp_path) == ["analyze", path, "--run", name]
+
+
+@pytest.mark.parametrize("name", NAMES[1::3])
+@pytest.mark.usefixtures("no_terminal")
+def test_the_commands_of_a_report_reach_the_same_run(
+    name: str, command: Command, fixtures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where log directory and run have a hostile name, and the page is narrow."""
+    monkeypatch.chdir(tmp_path)
+    (source,) = (fixtures / "slow-input-2").rglob("*.xplane.pb")
+    logs = Path(name)
+    for run in (name, "2026_01_01_00_00_00"):
+        folder = logs / "plugins" / "profile" / run
+        folder.mkdir(parents=True)
+        shutil.copy(source, folder / "host.xplane.pb")
+    said = command("analyze", f"./{name}", "--run", name, "--width", "60").out.splitlines()
+    printed = [line[line.index("traceview") :] for line in said if "traceview " in line]
+    assert len(printed) == 2
+    for line in printed:
+        _, *words = words_of = read_back(line, tmp_path)
+        again = command(*words_of)
+        assert (again.code, again.err) == (0, "")
+        assert words[words.index("--run") + 1] == name

@@ -17,12 +17,6 @@ pytestmark = pytest.mark.usefixtures("no_terminal")
 FILES = set(NAMES.values())
 
 
-@pytest.fixture
-def loop(fixtures: Path) -> str:
-    """A run of two replicas with steps 3 to 8."""
-    return str(fixtures / "custom-loop-2")
-
-
 def written(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 

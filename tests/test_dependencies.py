@@ -16,23 +16,13 @@ from packaging.requirements import Requirement
 pytestmark = pytest.mark.network
 
 # TensorFlow and a Python it has wheels for: the newest, and for the ends of the range also the oldest.
-PAIRS = [
-    ("2.15", "3.10"),
-    ("2.15", "3.11"),
-    ("2.16", "3.12"),
-    ("2.17", "3.12"),
-    ("2.18", "3.12"),
-    ("2.19", "3.12"),
-    ("2.20", "3.13"),
-    ("2.21", "3.10"),
-    ("2.21", "3.13"),
-]
-
-
-def own_requirements() -> list[Requirement]:
-    """What `pip install traceview` asks for, without extras."""
-    stated = [Requirement(line) for line in requires("traceview") or []]
-    return [requirement for requirement in stated if requirement.marker is None]
+PAIRS = (
+    *(("2.15", "3.10"), ("2.15", "3.11"), ("2.16", "3.12"), ("2.17", "3.12"), ("2.18", "3.12")),
+    *(("2.19", "3.12"), ("2.20", "3.13"), ("2.21", "3.10"), ("2.21", "3.13")),
+)
+STATED = [Requirement(line) for line in requires("traceview") or []]
+OWN = [requirement for requirement in STATED if requirement.marker is None]
+"""What `pip install traceview` asks for, without extras."""
 
 
 def resolve(asked: list[str], python: str, *options: str) -> dict[str, str]:
@@ -49,25 +39,18 @@ def resolve(asked: list[str], python: str, *options: str) -> dict[str, str]:
     return dict(line.split("==") for line in lines)
 
 
-def assert_satisfied(versions: dict[str, str]) -> None:
-    for requirement in own_requirements():
+@pytest.mark.parametrize(
+    ("others", "python", "options"),
+    [
+        *((f"tensorflow=={tensorflow}.*", python, "") for tensorflow, python in PAIRS),
+        ("", "3.10", ""),
+        ("", "3.14", ""),
+        ("", "3.10", "--resolution=lowest-direct"),
+    ],
+)
+def test_traceview_installs(others: str, python: str, options: str) -> None:
+    versions = resolve([*others.split(), *map(str, OWN)], python, *options.split())
+    assert {"msgspec", "numpy"} <= versions.keys()
+    assert others.split("==")[0] in ("", *versions)
+    for requirement in OWN:
         assert requirement.specifier.contains(versions[requirement.name]), requirement
-
-
-@pytest.mark.parametrize(("tensorflow", "python"), PAIRS)
-def test_traceview_installs_beside_tensorflow(tensorflow: str, python: str) -> None:
-    asked = [f"tensorflow=={tensorflow}.*", *map(str, own_requirements())]
-    versions = resolve(asked, python)
-    assert versions["tensorflow"].startswith(f"{tensorflow}.")
-    assert {"msgspec", "numpy"} <= {requirement.name for requirement in own_requirements()}
-    assert_satisfied(versions)
-
-
-@pytest.mark.parametrize("python", ["3.10", "3.14"])
-def test_the_newest_of_everything_installs(python: str) -> None:
-    assert_satisfied(resolve(list(map(str, own_requirements())), python))
-
-
-def test_the_oldest_that_is_asked_for_installs() -> None:
-    versions = resolve(list(map(str, own_requirements())), "3.10", "--resolution=lowest-direct")
-    assert_satisfied(versions)

@@ -146,10 +146,7 @@ def same_steps(report: Report, expected: dict[str, Any], *, statistics: bool) ->
 
 
 def same_idle(
-    trace: Trace,
-    attribution: IdleAttribution,
-    result: Idle | None,
-    expected: list[dict[str, Any]],
+    trace: Trace, attribution: IdleAttribution, result: Idle | None, expected: list[dict[str, Any]]
 ) -> None:
     """Every gap of every device, and what the report makes of them."""
     rows = result.devices if result else ()
@@ -370,9 +367,7 @@ class Run:
     params=[*FIXTURES, *SCENARIOS, *(pytest.param(name, marks=SHARED) for name in REAL)],
 )
 def run(
-    request: pytest.FixtureRequest,
-    shared_traces: Path,
-    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest, shared_traces: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Run:
     name = request.param
     if name in SCENARIOS:

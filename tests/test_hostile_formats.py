@@ -9,22 +9,22 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
-from itertools import cycle
+from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from markdown_it import MarkdownIt
 
-from scripts.cuda_trace import CudaTrace
-from scripts.scenarios.model import Step, new_trace
+from scripts.scenarios.model import new_trace
 from tests.command import Command
-from tests.hostile import HOSTILE, with_texts
+from tests.export.perfetto_reading import read
+from tests.hostile import HOSTILE, trace_of_names, with_texts
 from tests.html_page import parsed
 from tests.reports import full_report
 from traceview.api import analyze
 from traceview.document import screen as terminal
-from traceview.document.sanitize import encoded
+from traceview.document.sanitize import MOST, encoded
 from traceview.report.document import document_of
 from traceview.report.formats import DOCUMENTS
 from traceview.report.model import Report
@@ -45,10 +45,7 @@ def on_a_terminal(report: Report) -> str:
     )
 
 
-FORMS: dict[str, Callable[[Report], str]] = {
-    **DOCUMENTS,
-    "terminal": on_a_terminal,
-}
+FORMS: dict[str, Callable[[Report], str]] = {**DOCUMENTS, "terminal": on_a_terminal}
 
 
 def report_of(text: str) -> Report:
@@ -93,31 +90,16 @@ def check_tags(page: str, usual: str) -> None:
             assert one.attributes.get(key, "#").startswith("#")
 
 
-def hostile_trace() -> CudaTrace:
-    """Steps whose ops, kernels, functions, threads and host events have hostile names, each a few times."""
-    trace = new_trace("host0")
-    names: Iterator[str] = cycle(
-        name.encode(errors="replace").decode().replace("\x00", "") for name in HOSTILE
-    )
-    for number in range(4):
-        start_ms = number * 50.0
-        trace.marker(number, round(start_ms * 1e9), round((start_ms + 49.9) * 1e9))
-        step = Step(trace, start_ms)
-        for ordinal in (0, 1):
-            for place in range(8):
-                op = next(names)
-                step.kernel(ordinal, 20 + place, 20.9 + place, name=next(names), op=op)
-            step.copy(ordinal, "h2d", 15, 19, size=40_000_000)
-        step.host("IteratorGetNext:IteratorGetNext", 1, 12)
-        step.host(next(names), 12.1, 12.4)
-        step.host(f"Iterator::Root::{next(names)}", 1, 11)
-    return trace
+NAMES = [
+    *(name.encode(errors="replace").decode().replace("\x00", "") for name in HOSTILE),
+    *("=cmd|' /C calc'!A0", "-1+1"),
+]
 
 
 @pytest.fixture(scope="module")
 def hostile_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     logs = tmp_path_factory.mktemp("hostile")
-    hostile_trace().write(logs, "run1", file_host="host0")
+    trace_of_names(NAMES, "host0").write(logs, "run1", file_host="host0")
     return logs
 
 
@@ -139,36 +121,45 @@ def check_file(name: str, content: bytes) -> None:
         rows = list(csv.reader(io.StringIO(content.decode(), newline="")))
         assert len(rows) >= 1
         assert len({len(row) for row in rows}) == 1
-        assert not [cell for row in rows for cell in row if re.match(r"[=+@\t\r\n]", cell)]
+        assert not [cell for row in rows for cell in row if re.match(r"[=+@\t\r\n]|-\D", cell)]
     elif name.endswith((".html", ".md")):
         assert CONTROL.findall(content.decode()) == []
+    elif name.endswith(".pftrace"):
+        found = read(content)
+        texts = [found.track_name(track) for track in found.tracks]
+        for part in found.slices:
+            texts += [part.name, *map(str, part.arguments.values())]
+        assert all(text.isprintable() for text in texts)
+        # What is left of a longer one may stand there as escapes.
+        assert MOST <= max(map(len, texts)) <= len("\\U0010ffff") * (MOST + 20)
     else:
-        assert name.endswith((".parquet", ".pftrace", ".perfetto-trace")), name
+        assert name.endswith(".parquet"), name
+        frame = pd.read_parquet(io.BytesIO(content))
+        if name == "device_events.parquet":
+            assert set(NAMES) <= {*frame["name"], *frame["op"]}, "they are kept as they are"
 
 
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "report": ("report",),
-    **{f"export {name}": ("export", "--to", name) for name in ("perfetto", "parquet", "csv")},
+OUTPUTS = {
+    "report": "out",
+    "export --to perfetto": "out.pftrace",
+    "export --to parquet": "out",
+    "export --to csv": "out",
 }
-
-OUTPUTS = {"perfetto": "out.pftrace"}
-"""The names of those outputs that are one file; the others are folders."""
+"""The file or folder that a command writes."""
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("line", OUTPUTS)
 def test_a_run_with_hostile_names_is_written_the_same_twice(
-    name: str, command: Command, hostile_logs: Path, tmp_path: Path
+    line: str, command: Command, hostile_logs: Path, tmp_path: Path
 ) -> None:
-    first, *rest = COMMANDS[name]
     written = []
     for place in ("first", "second"):
         (tmp_path / place).mkdir()
-        out = tmp_path / place / OUTPUTS.get(rest[-1] if rest else first, "out")
-        done = command(first, str(hostile_logs), *rest, "-o", str(out))
+        out = tmp_path / place / OUTPUTS[line]
+        done = command(*line.split(), str(hostile_logs), "-o", str(out))
         assert done.code == 0, done.err
         written.append(files_in(out))
     assert written[0]
-    assert {n: len(c) for n, c in written[0].items()} == {n: len(c) for n, c in written[1].items()}
     assert written[0] == written[1]
     for file, content in written[0].items():
         check_file(file, content)

@@ -9,12 +9,7 @@ import pytest
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.input_stages import recorded_stages
-from tests.oracle.input import (
-    empty_ratios,
-    stage_times,
-    step_waits,
-    work_ratio,
-)
+from tests.oracle.input import empty_ratios, stage_times, step_waits, work_ratio
 from tests.oracle.reading import Host, read_hosts
 from traceview.analysis.facts.input_supply import supply_of
 from traceview.analysis.facts.selection import select

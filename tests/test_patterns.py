@@ -7,7 +7,6 @@ import gc
 import importlib
 import pkgutil
 import re
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -205,23 +204,3 @@ def test_time_grows_with_the_text_and_no_faster(pattern: tuple[str | bytes, int]
             for size in (SMALL, SMALL << 3, LARGE >> 3, LARGE):
                 limit = MOST_S * max(size / LARGE, 0.1)
                 assert stays_below(limit, compiled, method, pump, size), (method, pump, size)
-
-
-STARTED = """
-import re, sys
-compiled, compiling = [], re.compile
-def noted(*given):
-    compiled.append(sys._getframe(1).f_globals["__name__"])
-    return compiling(*given)
-re.compile = noted
-import traceview.cli.app, traceview.cli.commands.report, traceview.report.build, traceview.report.document
-print(*(name for name in compiled if name.startswith("traceview.")))
-"""
-
-
-def test_a_start_compiles_no_pattern() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", STARTED], check=True, capture_output=True, text=True
-    )
-    # msgspec compiles what a text of a record may be, and the limit of one rule is a number as it is written.
-    assert set(done.stdout.split()) <= {"traceview.base.record", "traceview.base.text"}

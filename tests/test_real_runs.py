@@ -13,13 +13,7 @@ from scripts.real_runs import judge
 from scripts.real_runs.advice import saved_share_of
 from scripts.real_runs.recount import recounted
 from scripts.real_runs.table import Program
-from scripts.real_runs.truth import (
-    RECORDED,
-    UNDISTURBED,
-    Block,
-    TrueCost,
-    true_costs,
-)
+from scripts.real_runs.truth import RECORDED, UNDISTURBED, Block, TrueCost, true_costs
 from scripts.xspace import XSpace
 
 SLOW_INPUT = Path(__file__).parent.parent / "fixtures" / "slow-input-2"

@@ -9,9 +9,10 @@ import pytest
 from msgspec import structs
 
 from tests.browser.conftest import PageOf, wait_until
-from tests.charts import HOST, WINDOW_PS, lane, lanes_of
+from tests.charts import HOST, WINDOW_PS, lane
 from tests.documents import full_document
 from tests.hostile import HOSTILE
+from tests.reports import lanes_of
 from traceview.document.figures import DeviceLanes, HostLanes, Lanes
 from traceview.document.html.printer import render
 from traceview.document.model import Document, Timeline
@@ -252,18 +253,6 @@ def test_of_very_many_devices_those_that_stand_out_come_first(page_of: PageOf) -
     assert height() > few + 20 * 19
     page.get_by_role("button", name="Those that stand out").click()
     assert count.inner_text().startswith("4 of 24 devices")
-
-
-def test_colours_follow_the_theme(page_of: PageOf) -> None:
-    page = page_of(rendered(full_document()))
-    color = """() => new Promise((done) => requestAnimationFrame(() => setTimeout(() => {
-        done(document.querySelector(".tv-canvas").toDataURL());
-    })))"""
-    light = page.evaluate(color)
-    page.get_by_role("button", name="Show in dark").click()
-    assert page.evaluate(color) != light
-    page.get_by_role("button", name="Show in light").click()
-    assert page.evaluate(color) == light
 
 
 def test_paper_has_the_timeline_in_light_colours(page_of: PageOf) -> None:

@@ -85,8 +85,6 @@ def _block(lines: list[str], indent: int) -> tuple[Any, list[str]]:
         if match is None or match["key"] is None:
             raise ValueError(f"not understood: {lines[0]!r}")
         key, value, lines = match["key"], match["value"], lines[1:]
-        if key in entries:
-            raise ValueError(f"{key} is there twice")
         if value == "|":
             inner = [line for line in lines if line]
             end = next(

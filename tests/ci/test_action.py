@@ -20,11 +20,6 @@ def runner(tmp_path: Path) -> Runner:
     return Runner(tmp_path)
 
 
-@pytest.fixture
-def slow(fixtures: Path) -> str:
-    return str(fixtures / "slow-input-2")
-
-
 def test_the_comment_is_renewed_and_others_stay(runner: Runner, slow: str) -> None:
     others = [
         {"id": 1, "user": "User", "body": "<!-- traceview gate -->\nquoted by a person"},

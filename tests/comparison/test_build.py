@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.gate.test_gate import with_steps
 from tests.reports import (
     environment,
     finding,
     full_report,
-    ledger_sums,
     loss,
     of_run,
     step_of_states,
+    with_steps,
 )
 from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps
 from traceview.analysis.measures.device_report import Environment
@@ -38,7 +37,9 @@ EXACT = RunSpread(0.0, 4)
 def report(*lengths_ms: float, **results: Any) -> Report:
     """A report whose steps compute for so long."""
     made = with_steps(*lengths_ms)
-    sums = replace(ledger_sums(), devices=())
+    sums = full_report().results.ledger
+    assert sums is not None
+    sums = replace(sums, devices=())
     return replace(made, findings=(), results=replace(made.results, **{"ledger": sums} | results))
 
 
@@ -105,13 +106,7 @@ def test_without_devices_the_used_steps_count() -> None:
             False,
         ),
         ("TensorFlow", {"versions": {"tensorflow": "2.22.0"}}, "2.21.0", "2.22.0", False),
-        (
-            "script arguments",
-            {"command": {"script": ["train.py"]}},
-            "--name 'a b'",
-            "none",
-            False,
-        ),
+        ("script arguments", {"command": {"script": ["train.py"]}}, "--name 'a b'", "none", False),
     ],
 )
 def test_what_differs_is_said_or_blocks(

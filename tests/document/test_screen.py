@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from tests.documents import finding
+from tests.documents import findings, summary
 from tests.hostile import HOSTILE
 from traceview.document.model import AnatomyPart, AnatomyRow, Summary
 from traceview.document.phrase import name, phrase
 from traceview.document.screen import render_screen
-from traceview.document.vocabulary import QUALITIES, SEVERITIES, STATES
+from traceview.document.vocabulary import STATES
 
 Golden = Callable[[str, str], None]
 ESCAPES = re.compile(r"\x1b\[[\d;]*m")
-FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
-SHARED = ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"]
 WIDTHS = (40, 60, 80, 100, 200)
 MS = 10**9
 BAR = re.compile(r"(?:^| )([A-Z#%=<>+?]{4,}) +[\d.,]+ ?[mnpµu]?s?$")
 NAMED = re.compile(r"(?:^  (?:other: )?|  )([A-Z#%=<>+?]) ")
-FINDING = finding(
-    severity="warning",
-    title="GPU:0 waits 6.00 of 50.0 ms (12%) for HtoD copies",
-    action="Copy the next batch while this one is computed: `dataset.prefetch(2)`.",
-)
+FINDING = findings()[1]
 
 
 def row(label: str, step_ps: int = 50 * MS, **parts: int) -> AnatomyRow:
@@ -51,26 +44,12 @@ def row(label: str, step_ps: int = 50 * MS, **parts: int) -> AnatomyRow:
 
 def screen(**changes: Any) -> Summary:
     """Two GPUs, one of which waits; a degraded capture."""
-    parts: dict[str, Any] = {
-        "run": "2026_01_02",
-        "captured": ("run 2026_01_02", "2 × Tesla V100", "window 200 ms"),
-        "answer": "GPU:1 waits 20.0 of 50.0 ms (40%) for input.",
-        "label": SEVERITIES["critical"],
-        "action": "Let the pipeline run ahead of the step: `dataset.prefetch(tf.data.AUTOTUNE)`.",
-        "anatomy": (
-            row("GPU:0", compute=20, communication=2, device_wait=18, input=10),
-            row("GPU:1", 40 * MS, compute=20, input=20),
-        ),
-        "anatomy_reason": "",
-        "compute": (),
-        "findings": (FINDING,),
-        "hidden_count": 3,
-        "quality": QUALITIES["degraded"],
-        "trust": ("Capture: degraded, the tracer dropped 15 events", "4 steps used of 5"),
-        "next_command": "traceview show gaps logs --cause input",
-        "full_command": "traceview analyze logs --full",
-    }
-    return Summary(**parts | changes)
+    anatomy = (
+        row("GPU:0", compute=20, communication=2, device_wait=18, input=10),
+        row("GPU:1", 40 * MS, compute=20, input=20),
+    )
+    parts = {"anatomy": anatomy, "next_command": "traceview show input logs"}
+    return replace(summary(), **parts | changes)
 
 
 def shown(content: Summary, width: int = 80) -> str:
@@ -165,17 +144,6 @@ def test_numbers_add_up_to_the_step() -> None:
     times = [float(ms) for ms in re.findall(r"([\d.]+) ms", line)]
     assert "other" in line
     assert sum(times) == 50
-
-
-def test_every_letter_is_explained() -> None:
-    """Also that of a part which the numbers of a device add up with others."""
-    parts = dict.fromkeys(("compute", "communication", "input", "sync", "launch", "between"), 8)
-    text = shown(screen(anatomy=tuple(row(f"GPU:{n}", 50 * MS, **parts) for n in range(4))), 60)
-    assert unexplained(text.splitlines()) == set()
-    (line,) = re.findall(r"^  other: .*$", text, re.M)
-    assert "B between steps" in text
-    without = text.replace(line, "")
-    assert unexplained(without.splitlines())
 
 
 def test_a_large_part_is_never_other_time() -> None:

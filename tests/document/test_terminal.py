@@ -11,12 +11,12 @@ import pytest
 from rich.cells import cell_len
 
 from tests.charts import SLICE_COUNT
-from tests.charts import strip as strip_of
 from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
+from tests.reports import strip as strip_of
 from traceview.document.figures import UtilizationStrip, UtilizationStrips
 from traceview.document.model import Column, Document, Section, Strips, column, notes, table
-from traceview.document.page import Page
+from traceview.document.page import Page, Text, joined
 from traceview.document.screen import MOST_FULL_LINES, render
 from traceview.document.terminal import render_section, strip_lines
 from traceview.report.build import analyze
@@ -158,3 +158,30 @@ def test_a_character_shows_what_a_slice_is_mostly_and_how_full(
 def test_wide_names_leave_room() -> None:
     _, strip, *_ = strip_lines_of(strip_of("表" * 30), width=40)
     assert strip.count("█") >= 12
+
+
+# Text with a style
+
+
+STRIP = Text((("##", "green"), ("?", "dim"), ("?", "dim"), (" a b ", ""), ("c", "bold red cyan")))
+
+
+def test_parts_of_one_style_are_one_sequence_and_the_last_colour_holds() -> None:
+    shown = "\x1b[32m##\x1b[0m\x1b[2m??\x1b[0m a b \x1b[1;36mc\x1b[0m"
+    assert STRIP.rendered(color=True) == shown
+    assert STRIP.rendered(color=False) == "##?? a b c"
+
+
+def test_blanks_at_the_end_are_not_written() -> None:
+    text = joined([Text.of("a"), Text.of(" b ", "bright_red"), Text.of("  ")])
+    assert text.rendered(color=True) == "a\x1b[91m b\x1b[0m"
+    assert text.rendered(color=False) == "a b"
+
+
+def test_pieces_keep_their_styles() -> None:
+    assert [piece.parts for piece in STRIP.divided([1, 7])] == [
+        (("#", "green"),),
+        (("#", "green"), ("?", "dim"), ("?", "dim"), (" a", "")),
+        (("b ", ""), ("c", "bold red cyan")),
+    ]
+    assert STRIP.with_text("x").parts == (("x", "green"),)

@@ -1,7 +1,10 @@
+"""A table is the same in Parquet, in CSV and as a DataFrame, and no spreadsheet runs what is in it."""
+
 from __future__ import annotations
 
 import csv
 import io
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,22 @@ from scripts.scenarios import SCENARIOS
 from traceview import Trace
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
+from traceview.analysis.workload.ops import OpRow
+from traceview.report import tables
 from traceview.report.tables import TABLES, csv_of, parquet_of, table_of
-from traceview.trace.device.table import Table, category, frame_of, texts, whole
+from traceview.trace.device import table as device_table
+from traceview.trace.device.table import (
+    Table,
+    category,
+    flags,
+    floats,
+    frame_of,
+    integers,
+    record_columns,
+    table,
+    texts,
+    whole,
+)
 from traceview.trace.model import StepRange
 
 RUNS = ("A", "B", "F", "two_hosts", "no_gpu_plane")
@@ -70,14 +87,14 @@ def test_only_what_overlaps_the_window_is_in_it(tmp_path: Path) -> None:
     chosen = StepRange(1, 3)
     selection = select(trace, steps=chosen)
     (window,) = selection.windows.values()
-    for table in (table_of(Context(trace, selection), name) for name in TABLES):
-        frame = as_parquet(table)
-        assert len(frame) <= whole_run[table.name].count
-        if table.name in ("device_events", "host_events", "copy_events", "gaps"):
-            assert 0 < len(frame) < whole_run[table.name].count
+    for each in (table_of(Context(trace, selection), name) for name in TABLES):
+        frame = as_parquet(each)
+        assert len(frame) <= whole_run[each.name].count
+        if each.name in ("device_events", "host_events", "copy_events", "gaps"):
+            assert 0 < len(frame) < whole_run[each.name].count
             assert (frame["start_ps"] < window.end_ps).all()
             assert (frame["start_ps"] + frame["duration_ps"] >= window.start_ps).all()
-        if table.name == "steps":
+        if each.name == "steps":
             assert sorted(set(frame["number"])) == [1, 2]
 
 
@@ -127,12 +144,115 @@ def test_a_table_without_rows_has_its_types() -> None:
 
 
 def test_csv_is_the_parquet(fixtures: Path) -> None:
-    for table in tables_of(traceview.load(fixtures / "keras-fit-2")).values():
-        frame = as_parquet(table)
-        content = b"".join(csv_of(table)).decode()
+    for each in tables_of(traceview.load(fixtures / "keras-fit-2")).values():
+        frame = as_parquet(each)
+        content = b"".join(csv_of(each)).decode()
         heads, *rows = csv.reader(io.StringIO(content, newline=""))
         for place, head in enumerate(heads):
             told = ["" if cell is None else str(cell) for cell in cells(frame, head)]
             assert [row[place].removeprefix("'") for row in rows] == [
                 text.removeprefix("'") for text in told
-            ], (table.name, head)
+            ], (each.name, head)
+
+
+# CSV
+
+
+def op(
+    name: str | None, kernel: str | None, total_ps: int, share_ratio: float | None = 0.5
+) -> OpRow:
+    times = dict.fromkeys(("total_ps", "mean_ps", "p95_ps"), total_ps)
+    return OpRow(
+        device="GPU:0",
+        class_="compute",
+        op=name,
+        op_type=None,
+        kernel=kernel,
+        source_line=None,
+        count=1,
+        share_ratio=share_ratio,
+        bytes=None,
+        **times,
+    )
+
+
+def ops(*rows: OpRow) -> Table:
+    return table("ops", *record_columns(OpRow, rows))
+
+
+def text_of(rows: Table, *, is_escaped: bool = False) -> str:
+    return b"".join(csv_of(rows, is_escaped=is_escaped)).decode()
+
+
+def parsed(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(StringIO(text)))
+
+
+@pytest.mark.parametrize("start", [*"=+-@＝＋－＠", "\t", "\r", "\n", " =", '"='])
+def test_no_name_becomes_a_formula(start: str) -> None:
+    (row,) = parsed(text_of(ops(op(f"{start}1+1", f"{start}cmd", 1000))))
+    assert row["op"].startswith("'")
+    assert row["kernel"].startswith("'")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a;=1+1", "a;'=1+1"),
+        (";=1+1", ";'=1+1"),
+        ('a; "＝1+1', "a;' \"＝1+1"),
+        ("a\n@b", "a\n'@b"),
+        ("a\r+b", "a\r'+b"),
+    ],
+)
+def test_no_cell_of_other_languages_becomes_a_formula(name: str, shown: str) -> None:
+    """Where numbers have a comma, a spreadsheet divides at semicolons, whatever quotes say."""
+    (row,) = parsed(text_of(ops(op(name, None, 1000))))
+    assert row["op"] == shown
+
+
+@pytest.mark.parametrize("name", ['a,b;"c"', "line\nbreak", "1+1", "表", "f32[2,-1]", "a;;b", ";"])
+def test_other_names_stay_as_they_are(name: str) -> None:
+    (row,) = parsed(text_of(ops(op(name, None, 1000))))
+    assert row["op"] == name
+
+
+def test_lone_surrogates_can_be_written() -> None:
+    assert "\ufffd" in text_of(ops(op("\ud800", None, 1000)))
+
+
+def test_a_terminal_gets_no_control_characters() -> None:
+    rows = ops(op("\x1b[31mred\u202e", "a\nb", 1000))
+    assert "\x1b[31mred\u202e" in text_of(rows)
+    (row,) = parsed(text_of(rows, is_escaped=True))
+    assert (row["op"], row["kernel"]) == (r"\x1b[31mred\u202e", r"a\nb")
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 8])
+def test_rows_in_parts(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not known is so in each part, and a text has the same cell in all."""
+    rows = table(
+        "all kinds",
+        category("category", np.array([1, -1, 0, 1, -1]), ["a", "b"]),
+        texts("text", [None, "a", "=", None, "a"]),
+        floats("float", [None, 0.5, 1.5, 0.5, None]),
+        flags("flag", [True, None, False, None, True]),
+        integers("int", [-1, 2, None, 4, None]),
+    )
+    monkeypatch.setattr(tables, "_ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(device_table, "_ROWS_AT_ONCE", at_once)
+    assert text_of(rows).splitlines() == [
+        "category,text,float,flag,int",
+        "b,,,True,-1",
+        ",a,0.5,,2",
+        "a,'=,1.5,False,",
+        "b,,0.5,,4",
+        ",a,,True,",
+    ]
+    assert [list(row.values()) for row in rows.rows()] == [
+        ["b", None, None, True, -1],
+        [None, "a", 0.5, None, 2],
+        ["a", "=", 1.5, False, None],
+        ["b", None, 0.5, None, 4],
+        [None, "a", None, True, None],
+    ]

@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 
 from tests.reports import full_report, of_run
-from traceview.base.errors import (
-    TraceFormatError,
-    TraceNotFoundError,
-    TraceviewError,
-    UsageError,
-)
+from traceview.base.errors import TraceFormatError, TraceNotFoundError, TraceviewError, UsageError
 from traceview.comparison.gate import (
     QUERIES,
     asked_conditions,

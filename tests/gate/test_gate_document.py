@@ -12,22 +12,14 @@ from msgspec import json, structs
 from tests.gate.test_gate import judge, side
 from tests.hostile import HOSTILE
 from traceview.comparison.gate import condition_of, judged
-from traceview.comparison.gate_document import (
-    annotation_lines,
-    gate_section,
-    headline,
-    junit_xml,
-)
+from traceview.comparison.gate_document import annotation_lines, gate_section, headline, junit_xml
 from traceview.comparison.model import GateResult
 from traceview.document import markdown
 from traceview.document.sanitize import dumped
 from traceview.report.saved import schema_of
 
 MIXED = judge(
-    "step_time_ms <= 20",
-    "finding:critical absent",
-    "finding:few-steps <= 5%",
-    "absent_hosts <= 0",
+    "step_time_ms <= 20", "finding:critical absent", "finding:few-steps <= 5%", "absent_hosts <= 0"
 )
 
 

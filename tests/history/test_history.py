@@ -4,50 +4,43 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
+from collections.abc import Callable, Iterable
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from tests.charts import MS
 from tests.command import Command
-from tests.gate.test_gate import with_steps
 from tests.html_page import parsed
-from tests.reports import bare_report, device
+from tests.reports import bare_report, device, of_run, with_steps
 from traceview.analysis.machine.capture import HostCapture
 from traceview.analysis.measures.device_report import DeviceTime
+from traceview.comparison.history import change_points
+from traceview.comparison.noise import Level
 from traceview.report.model import Report
 from traceview.report.saved import to_json
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 DAY_NS = 86_400 * 10**9
-SHA = "0" * 60
 
 
 def on_day(day: int, length_ms: float, model: str = "Tesla V100") -> Report:
     """A report whose run was recorded on this day, with three steps around this length on two GPUs."""
     made = with_steps(length_ms - 1, length_ms, length_ms + 1)
-    steps, bare = made.results.steps, bare_report()
+    steps = made.results.steps
     assert steps is not None
     results = replace(
-        bare.results,
+        made.results,
         steps=replace(steps, median_ps=int(length_ms * MS)),
-        ledger=made.results.ledger,
         device_time=DeviceTime((device(0, model=model), device(1))),
     )
-    return replace(
-        bare,
-        results=results,
-        capture=replace(bare.capture, hosts=(HostCapture("a", day * DAY_NS, 0),)),
-        verdict=replace(bare.verdict, compute_ratio=0.75),
-        source=replace(
-            bare.source,
-            run=f"run{day}",
-            files=(replace(bare.source.files[0], sha256=f"{SHA}{day:04x}"),),
-        ),
-    )
+    capture = replace(made.capture, hosts=(HostCapture("a", day * DAY_NS, 0),))
+    return of_run(replace(made, results=results, capture=capture), f"run{day}")
 
 
 def save(folder: Path, name: str, report: Report) -> None:
@@ -131,35 +124,32 @@ def test_what_is_left_out_is_said(folder: Path, command: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "code", "message"),
+    ("files", "code", "message"),
     [
-        (lambda folder: None, 3, "no such folder"),
-        (lambda folder: folder.mkdir(), 3, "no saved report in it"),
-        (lambda folder: folder.write_text("x"), 3, "a file, where a folder of files is needed"),
-        (
-            lambda folder: (folder.mkdir(), (folder / "a.json").write_text("{")),
-            4,
-            "not a saved report: Input data was truncated",
-        ),
-        (
-            lambda folder: (
-                folder.mkdir(),
-                (folder / "a.json").write_text("{}"),
-            ),
-            4,
-            "not a saved report",
-        ),
+        (None, 3, "no such folder"),
+        ({}, 3, "no saved report in it"),
+        ({"a.json": "{"}, 4, "not a saved report: Input data was truncated"),
+        ({"a.json": "{}"}, 4, "not a saved report"),
     ],
 )
 def test_nothing_to_show(
-    make: object, code: int, message: str, tmp_path: Path, command: Command
+    files: dict[str, str] | None, code: int, message: str, tmp_path: Path, command: Command
 ) -> None:
     folder = tmp_path / "reports"
-    assert callable(make)
-    make(folder)
+    if files is not None:
+        folder.mkdir()
+    for name, text in (files or {}).items():
+        (folder / name).write_text(text)
     done = command("history", str(folder))
     assert (done.code, done.out) == (code, "")
     assert message in done.err.splitlines()[0]
+
+
+def test_a_file_is_no_folder_of_reports(tmp_path: Path, command: Command) -> None:
+    path = tmp_path / "reports"
+    path.write_text("x")
+    done = command("history", str(path))
+    assert (done.code, "a file, where a folder of files is needed" in done.err) == (3, True)
 
 
 def test_only_the_newest_reports_of_each_series_are_kept(command: Command, tmp_path: Path) -> None:
@@ -177,3 +167,53 @@ def test_only_the_newest_reports_of_each_series_are_kept(command: Command, tmp_p
     assert sorted(path.name for path in folder.iterdir()) == kept
     assert "run2" not in done.out
     assert "run3" in done.out
+
+
+# Changes of a level are found where they are, and hardly ever where there are none
+
+
+SERIES = 400
+Noise = Callable[[np.random.Generator, int], np.ndarray]
+NOISES: dict[str, Noise] = {
+    "normal": lambda generator, size: generator.normal(size=size),
+    "heavy tails": lambda generator, size: generator.standard_t(2, size=size),
+    "skewed": lambda generator, size: generator.exponential(size=size),
+}
+
+
+def points(step_times: Iterable[float]) -> list[int]:
+    return change_points([Level(math.log(step_time)) for step_time in step_times])
+
+
+@pytest.mark.parametrize("size", [8, 12, 30])
+@pytest.mark.parametrize("noise", NOISES)
+def test_without_a_change_at_most_one_series_in_twenty_has_one(noise: str, size: int) -> None:
+    generator = np.random.default_rng(15)
+    alarms = sum(
+        bool(points(np.abs(100 + 3 * NOISES[noise](generator, size)) + 1)) for _ in range(SERIES)
+    )
+    # Three standard errors of a share of 5 % above it.
+    assert alarms / SERIES <= 0.05 + 3 * (0.05 * 0.95 / SERIES) ** 0.5
+
+
+@pytest.mark.parametrize(("runs", "ratio"), [(10, 1.08), (4, 1.2)])
+def test_a_change_is_found_with_so_many_runs_on_each_side(runs: int, ratio: float) -> None:
+    generator = np.random.default_rng(15)
+    places = [
+        points(np.repeat([100.0, 100 * ratio], runs) + 3 * generator.normal(size=2 * runs))[:1]
+        for _ in range(SERIES)
+    ]
+    assert sum(map(bool, places)) >= 0.9 * SERIES
+    assert np.median([place for found in places for place in found]) == runs
+
+
+def test_several_changes() -> None:
+    levels = np.repeat([100.0, 130.0, 110.0], 10)
+    assert points(levels + np.random.default_rng(3).normal(size=30)) == [10, 20]
+
+
+@pytest.mark.parametrize("places", [[3, 11], [19], [0]])
+def test_outliers_are_no_change(places: list[int]) -> None:
+    series = 100 + np.random.default_rng(2).normal(size=20)
+    series[places] = 5000
+    assert points(series) == []

@@ -20,13 +20,6 @@ def shown_findings(report: Report) -> tuple[ShownFinding, ...]:
     return block.findings if block else ()
 
 
-def with_input_finding(start_ps: int = 0) -> Report:
-    """The window starts at `start_ps`; finding 1 is about the gaps of GPU:1 that are due to input."""
-    bound = finding(code="input-bound", devices=("GPU:1",), loss=loss(0.5, "input"))
-    window = ReportWindow(HOST, "steps", start_ps, start_ps + 100 * MS)
-    return replace(full_report(), findings=(bound,), windows=(window,))
-
-
 # The answer
 
 
@@ -49,21 +42,18 @@ def test_only_the_first_findings_are_on_the_first_screen() -> None:
 
 
 def test_a_finding_leads_to_its_longest_gap() -> None:
-    report = with_input_finding(start_ps=10 * MS)
-    (shown,) = shown_findings(report)
+    bound = finding(code="input-bound", devices=("GPU:1",), loss=loss(0.5, "input"))
+    window = ReportWindow(HOST, "steps", 10 * MS, 110 * MS)
+    (shown,) = shown_findings(replace(full_report(), findings=(bound,), windows=(window,)))
     assert shown.span == Span("GPU:1", 20 * MS, 29 * MS, ("GPU:0",))
-
-
-OTHERS = ("GPU:1",)
-"""The other device in use."""
 
 
 @pytest.mark.parametrize(
     ("devices", "steps", "span"),
     [
-        ((), (2,), Span("GPU:0", 52 * MS, 75 * MS, OTHERS)),
+        ((), (2,), Span("GPU:0", 52 * MS, 75 * MS, ("GPU:1",))),
         (("GPU:4",), (), Span("GPU:4", 52 * MS, 75 * MS, ("GPU:0", "GPU:1"))),
-        ((), (), Span("GPU:0", 52 * MS, 75 * MS, OTHERS)),
+        ((), (), Span("GPU:0", 52 * MS, 75 * MS, ("GPU:1",))),
         (("GPU:9",), (), None),
     ],
 )

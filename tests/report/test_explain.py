@@ -1,50 +1,32 @@
-"""The list of findings and the entry of each leave nothing out, at any width."""
+"""What there is to read of each rule leaves nothing out, and what a report says to type names its run and its steps."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+from scripts.scenarios import SCENARIOS
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.rule import Rule
-from traceview.document.phrase import plain
+from traceview.analysis.rules.sentences import RunCommands
+from traceview.document.markdown import render
+from traceview.document.phrase import Token, phrase, plain
 from traceview.document.terminal import render_section
 from traceview.document.vocabulary import STATES
-from traceview.report.document import entry, explain_list
-
-RULE = Rule(
-    code="slow-host",
-    title="{who:waits/wait} {loss} for the host[ in {line}]",
-    meaning="The host is slow.",
-    notes={"much": "It is {much} slow."},
-    action="Use `tf.function`.",
-    advice="Look at `traceview show gaps LOGDIR`.",
-    actions={"jax": ("Use `jax.jit`.", "")},
-    metrics={"host_ratio": "time of the host"},
-    starts_at="{limit} of the GPU time, and {least_ps} at least",
-    limits={"least_ps": 20_000_000},
-    explains=("few-workers",),
-    example="GPU:0 waits 8.00 of 50.0 ms (16%) for the host",
-)
-PLAIN = Rule(
-    code="plain",
-    severity="warning",
-    starts_at="any",
-    title="T",
-    meaning="M.",
-    action="A.",
-    example="X",
-)
+from traceview.report.build import analyze
+from traceview.report.document import document_of, entry, explain_list, screen_of
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_the_list_has_every_code_with_its_limits(width: int) -> None:
-    text = render_section(explain_list([RULE, PLAIN], STATES.values()), width=width, color=False)
+    section = explain_list(RULES.values(), STATES.values())
+    text = render_section(section, width=width, color=False)
     words = " ".join(text.split())
     assert max(map(len, text.splitlines())) <= width
-    assert "slow-host (warning or critical): 5% of the GPU time, and 20 µs at least" in words
-    assert "plain (warning): any" in words
+    assert all(f"{code} (" in words for code in RULES)
+    assert "h2d-exposed (warning or critical): 5% of the GPU time" in words
     assert "input (input): the next batch was not ready" in words
 
 
@@ -55,3 +37,31 @@ def test_what_there_is_to_say_of_a_rule_has_no_placeholder(rule: Rule) -> None:
         assert text.strip()
         assert not re.search(r"[{}]|\[[ ,]", text), text
     assert {"Meaning", "Reported from", "Advice", "Example"} <= said.keys()
+
+
+# Commands
+
+
+PLACEHOLDER = re.compile(r"\bLOGDIR\b|\b[A-Z]:[A-Z]\b|\bFILE\.csv")
+
+
+@pytest.mark.parametrize("name", ["slower_gpu", "late_shard", "plain", "sixteen_hosts_of_eight"])
+def test_no_report_has_a_placeholder(name: str, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    report = analyze(tmp_path)
+    assert PLACEHOLDER.search(render(document_of(report))) is None
+    for finding in screen_of(report).findings:
+        assert PLACEHOLDER.search(plain(finding.action)) is None
+
+
+def test_a_recorded_name_is_no_command() -> None:
+    sentence = (Token("traceview show gaps LOGDIR", "name"),)
+    assert RunCommands("logs", "run1", is_only=True).filled(sentence) == sentence
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)
+def test_advice_has_no_placeholder_but_the_log_directory(rule: Rule) -> None:
+    texts = map(rule.advised, (*rule.actions, ""))
+    filled = RunCommands("/logs", "run", is_only=True)
+    for text in (text for pair in texts for text in pair):
+        assert not PLACEHOLDER.search(plain(filled.filled(phrase(text))))

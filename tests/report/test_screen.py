@@ -1,19 +1,25 @@
-"""The first screen names the finding of the verdict once, what to do, and the command that shows more."""
+"""The first screen: what makes numbers meaningless, then the largest share of the GPU time, what to do, and more."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from scripts.scenarios import SCENARIOS
-from tests.reports import environment, full_report
+from scripts.scenarios.model import new_trace
+from tests.reports import environment, finding, full_report
 from traceview.analysis.measures.device_report import Environment
+from traceview.analysis.rules.finding import Finding, FindingLoss
 from traceview.document.model import Summary
 from traceview.document.phrase import plain
 from traceview.report.build import analyze
 from traceview.report.document import screen_of
-from traceview.trace.model import StepRange
+from traceview.report.model import Report, Verdict, by_rank, verdict_of, without_recording
+from traceview.trace.model import StepRange, Trace
+from traceview.trace.reading.load import load
 
 
 def screen_of_scenario(name: str, folder: Path, steps: StepRange | None = None) -> Summary:
@@ -39,3 +45,85 @@ def test_the_capture_is_judged_in_one_line() -> None:
     recorded = Environment((environment(overhead={"ratio": 0.008}),), ())
     slow = replace(sound, results=replace(sound.results, environment=recorded))
     assert screen_of(slow).trust[2] == "recorded steps are 0.8% longer than those before"
+
+
+# The headline
+
+
+MS = 10**9
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Trace:
+    new_trace().write(tmp_path, "run1")
+    return load(tmp_path)
+
+
+def lost(share: float, state: str = "input", **changes: Any) -> Finding:
+    """A finding that costs this share of the GPU time."""
+    loss = FindingLoss(int(share * 100) * MS, 100 * MS, share, share, 1, None, (state,))
+    return finding(**{"code": "input-bound", "severity": "warning", "loss": loss} | changes)
+
+
+def verdict(trace: Trace, report: Report, *findings: Finding, **shares: float) -> Verdict:
+    sums = report.results.ledger
+    assert sums is not None
+    by_share = {"compute": 1 - sum(shares.values()), **shares}
+    known = replace(sums, share_by_state=by_share)
+    results = replace(report.results, ledger=known)
+    told = (without_recording(row, report.capture) for row in findings)
+    return verdict_of(trace, report.capture, results, sorted(told, key=by_rank))
+
+
+def healthy_capture(report: Report, overhead_ratio: float | None = None) -> Report:
+    hosts = tuple(replace(host, overhead_ratio=overhead_ratio) for host in report.capture.hosts)
+    return replace(report, capture=replace(report.capture, quality="ok", problems=(), hosts=hosts))
+
+
+def test_what_is_critical_and_costs_no_time_comes_first(trace: Trace) -> None:
+    blocking = finding(code="no-gpu-plane", severity="critical", title="no GPU recorded", loss=None)
+    made = verdict(trace, healthy_capture(full_report()), lost(0.4), blocking, input=0.4)
+    assert made.finding == "no-gpu-plane"
+
+
+def test_healthy_is_said_aloud(trace: Trace) -> None:
+    capture = healthy_capture(full_report())
+    made = verdict(trace, capture, input=0.02)
+    assert (made.status, made.headline) == ("healthy", "No problem found: 2 GPUs, 98% computing.")
+    with_loss = verdict(trace, capture, communication=0.2).headline
+    assert with_loss == "No problem found: 2 GPUs, 80% computing; communication: 20%."
+
+
+@pytest.mark.parametrize(("share", "code"), [(0.21, "costly-ops"), (0.19, "host-bound")])
+def test_a_small_step_counts_half(trace: Trace, share: float, code: str) -> None:
+    small = lost(0.4, "host_ops", code="host-bound", sentences=("small", "small"))
+    other = lost(share, "compute", code="costly-ops")
+    report = healthy_capture(full_report())
+    assert verdict(trace, report, small, other, host_ops=0.4).finding == code
+
+
+def test_a_loss_within_the_time_of_the_profiler_is_none(trace: Trace) -> None:
+    report = healthy_capture(full_report(), overhead_ratio=1.5)
+    made = verdict(trace, report, lost(0.2, "launch"), launch=0.2)
+    assert made.status == "unreliable"
+    assert made.headline == (
+        "No problem found. Recorded steps are 2.5× as long as those before; small shares are unreliable."
+    )
+    assert verdict(trace, report, lost(0.7, "launch"), launch=0.7).finding == "input-bound"
+    # Recording does not prolong the wait for a batch, and dispatch is judged by its own rule.
+    assert verdict(trace, report, lost(0.2), input=0.2).finding == "input-bound"
+    assert verdict(trace, report, lost(0.2, "host_ops"), host_ops=0.2).finding == "input-bound"
+
+
+def test_what_is_uncertain_leads_nowhere(trace: Trace) -> None:
+    unsure = lost(0.4, "communication", code="collective-exposed", severity="info")
+    made = verdict(trace, healthy_capture(full_report()), unsure, communication=0.4)
+    assert made.status == "healthy"
+
+
+def test_what_is_not_known_leads_only_from_half_of_the_time_on(trace: Trace) -> None:
+    capture = healthy_capture(full_report())
+    assert verdict(trace, capture, unknown=0.4).status == "healthy"
+    made = verdict(trace, capture, unknown=0.6)
+    assert made.headline == "60% of the GPU time has no recorded cause."
+    assert verdict(trace, capture, lost(0.06), unknown=0.6).finding == "input-bound"

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
-
 import pytest
 from msgspec.structs import replace
 
 from tests.charts import MS
-from tests.gate.test_gate import with_steps
-from tests.reports import balance_result, bare_report, device, step_of_states
+from tests.reports import bare_report, device, of_run, with_steps
 from traceview.base.errors import ComparisonError
 from traceview.comparison.scaling import growing, scaled_runs, scaling_section
 from traceview.document.terminal import render_section
@@ -17,36 +14,27 @@ from traceview.report.build import analyze
 from traceview.report.model import Report
 
 
-def run(
-    count: int, step_ms: float, batch: int | None, model: str = "V100", **states_ms: float
-) -> Report:
-    """A run on so many devices, whose mean step has these states."""
-    report = with_steps(step_ms, step_ms)
-    times, balance = report.results.device_time, balance_result()
+def run(count: int, batch: int | None, model: str = "V100", **states_ms: float) -> Report:
+    """A run on so many devices, whose steps have these states."""
+    report = with_steps(states_ms, states_ms)
+    times, balance = report.results.device_time, report.results.balance
     assert times is not None
+    assert balance is not None
     devices = tuple(device(ordinal, model=model) for ordinal in range(count))
-    steps = report.results.steps
-    assert steps is not None
-    states = {key: int(length * MS) for key, length in states_ms.items()}
-    rows = tuple(step_of_states(number, states) for number in (0, 1))
     throughput = replace(balance.throughput, batch_size=batch)
     results = replace(
         report.results,
         device_time=replace(times, devices=devices),
         balance=replace(balance, throughput=throughput),
-        steps=replace(steps, steps=rows),
     )
     # Each of another trace, or it would count as one run.
-    digest = sha256(repr((count, step_ms, batch, model, states_ms)).encode()).hexdigest()
-    files = tuple(replace(file, sha256=digest) for file in report.source.files)
-    source = replace(report.source, run=f"{count}-gpus", files=files)
-    return replace(report, results=results, source=source)
+    return of_run(replace(report, results=results), repr((count, batch, model, states_ms)))
 
 
 WEAK = (
-    run(4, 50, 400, compute=40, communication=10),
-    run(1, 40, 100, compute=40),
-    run(2, 44, 200, compute=40, communication=4),
+    run(4, 400, compute=40, communication=10),
+    run(1, 100, compute=40),
+    run(2, 200, compute=40, communication=4),
 )
 
 
@@ -66,13 +54,13 @@ def test_each_device_with_the_same_batch() -> None:
 
 
 def test_without_batch_sizes_it_says_so() -> None:
-    result = scaled_runs((run(1, 40, 100, compute=40), run(2, 50, None, compute=50)))
+    result = scaled_runs((run(1, 100, compute=40), run(2, None, compute=50)))
     assert (result.basis, result.rows[1].speedup) == ("steps", 1.6)
     assert result.rows[1].examples_per_second is None
 
 
 def test_what_makes_the_steps_other_work_is_said() -> None:
-    result = scaled_runs((*WEAK[:2], run(8, 60, 800, model="A100", compute=60)))
+    result = scaled_runs((*WEAK[:2], run(8, 800, model="A100", compute=60)))
     assert result.differing == ("model of GPU: V100 and A100",)
     shown = render_section(scaling_section(result), width=100, color=False)
     assert "The runs differ in more: model of GPU: V100 and A100." in shown

@@ -11,170 +11,87 @@ from typing import Any, Final
 
 from scripts.xspace import Messages, XSpace, classes_of
 
-MESSAGES: Final[Messages] = {
-    "HloProto": [
-        (1, "hlo_module", "HloModuleProto", "one"),
-        (3, "buffer_assignment", "BufferAssignmentProto", "one"),
-    ],
-    "BufferAssignmentProto": [
-        (1, "logical_buffers", "LogicalBufferProto", "rep"),
-        (3, "buffer_allocations", "BufferAllocationProto", "rep"),
-        (4, "heap_simulator_traces", "HeapSimulatorTrace", "rep"),
-    ],
-    "LogicalBufferProto": [
-        (1, "id", "int64", "one"),
-        (2, "size", "int64", "one"),
-        (3, "defined_at", "Location", "one"),
-    ],
-    "Location": [(2, "instruction_name", "bytes", "one"), (4, "instruction_id", "int64", "one")],
-    "BufferAllocationProto": [
-        (1, "index", "int64", "one"),
-        (2, "size", "int64", "one"),
-        (3, "is_thread_local", "bool", "one"),
-        (5, "is_entry_computation_parameter", "bool", "one"),
-        (7, "maybe_live_out", "bool", "one"),
-        (9, "assigned", "Assigned", "rep"),
-        (12, "is_constant", "bool", "one"),
-    ],
-    "Assigned": [(1, "logical_buffer_id", "int64", "one"), (3, "size", "int64", "one")],
-    "HeapSimulatorTrace": [
-        (1, "events", "Event", "rep"),
-        (3, "buffer_allocation_index", "int64", "one"),
-    ],
-    "Event": [
-        (1, "kind", "int32", "one"),
-        (2, "buffer_id", "int64", "one"),
-        (5, "share_with_canonical_id", "int64", "one"),
-    ],
-    "HloModuleProto": [
-        (1, "name", "bytes", "one"),
-        (3, "computations", "HloComputationProto", "rep"),
-        (6, "entry_computation_id", "int64", "one"),
-        (7, "schedule", "HloScheduleProto", "one"),
-        (8, "input_output_alias", "HloInputOutputAliasProto", "one"),
-        (14, "spmd_parameters_shardings", "OpSharding", "rep"),
-        (15, "device_assignment", "DeviceAssignmentProto", "one"),
-        (17, "stack_frame_index", "StackFrameIndexProto", "one"),
-        (18, "buffer_donor", "HloBufferDonorProto", "one"),
-    ],
-    "HloInputOutputAliasProto": [(1, "entries", "AliasEntryProto", "rep")],
-    "AliasEntryProto": [(2, "parameter_number", "int64", "one")],
-    "HloBufferDonorProto": [(1, "entries", "BufferDonorEntryProto", "rep")],
-    "BufferDonorEntryProto": [(1, "parameter_number", "int64", "one")],
-    "OpSharding": [
-        (1, "type", "int32", "one"),
-        (3, "tile_assignment_dimensions", "int64", "rep"),
-        (7, "metadata", "OpMetadata", "rep"),
-    ],
-    "DeviceAssignmentProto": [
-        (1, "replica_count", "int32", "one"),
-        (2, "computation_count", "int32", "one"),
-        (3, "computation_devices", "ComputationDevice", "rep"),
-    ],
-    "ComputationDevice": [(1, "replica_device_ids", "int64", "rep")],
-    "HloScheduleProto": [(1, "sequences", "SequencesEntry", "rep")],
-    "SequencesEntry": [(1, "key", "int64", "one"), (2, "value", "InstructionSequence", "one")],
-    "InstructionSequence": [(1, "instruction_ids", "int64", "rep")],
-    "HloComputationProto": [
-        (1, "name", "bytes", "one"),
-        (2, "instructions", "HloInstructionProto", "rep"),
-        (5, "id", "int64", "one"),
-        (6, "root_id", "int64", "one"),
-    ],
-    "HloInstructionProto": [
-        (1, "name", "bytes", "one"),
-        (2, "opcode", "bytes", "one"),
-        (3, "shape", "ShapeProto", "one"),
-        (7, "metadata", "OpMetadata", "one"),
-        (9, "parameter_number", "int64", "one"),
-        (15, "window", "Window", "one"),
-        (16, "convolution_dimension_numbers", "ConvolutionDimensionNumbers", "one"),
-        (28, "custom_call_target", "bytes", "one"),
-        (30, "dot_dimension_numbers", "DotDimensionNumbers", "one"),
-        (35, "id", "int64", "one"),
-        (36, "operand_ids", "int64", "rep"),
-        (38, "called_computation_ids", "int64", "rep"),
-        (43, "backend_config", "bytes", "one"),
-        (49, "replica_groups", "ReplicaGroup", "rep"),
-        (52, "source_target_pairs", "SourceTarget", "rep"),
-        (65, "custom_call_has_side_effect", "bool", "one"),
-        (71, "use_global_device_ids", "bool", "one"),
-        (87, "collective_device_list", "CollectiveDeviceListProto", "one"),
-        (92, "iota_collective_device_list", "IotaReplicaGroupListProto", "one"),
-        (93, "mesh_axes_replica_group_list", "MeshAxesReplicaGroupListProto", "one"),
-    ],
-    "ReplicaGroup": [(1, "replica_ids", "int64", "rep")],
-    "SourceTarget": [(1, "source", "int64", "one"), (2, "target", "int64", "one")],
-    "CollectiveDeviceListProto": [
-        (1, "replica_groups", "ReplicaGroup", "rep"),
-        (2, "iota_replica_group_list", "IotaReplicaGroupListProto", "one"),
-    ],
-    "IotaReplicaGroupListProto": [
-        (1, "num_replica_groups", "int64", "one"),
-        (2, "num_devices_per_group", "int64", "one"),
-        (3, "iota_reshape_dims", "int64", "rep"),
-        (4, "iota_transpose_perm", "int32", "rep"),
-    ],
-    "MeshAxesReplicaGroupListProto": [
-        (1, "mesh", "MeshProto", "one"),
-        (2, "axes", "AxisRefProto", "rep"),
-    ],
-    "MeshProto": [(1, "axes", "MeshAxis", "rep"), (2, "device_ids", "int64", "rep")],
-    "MeshAxis": [(1, "name", "bytes", "one"), (2, "size", "int64", "one")],
-    "AxisRefProto": [
-        (1, "mesh_axis_index", "int64", "one"),
-        (2, "sub_axis_info", "SubAxis", "one"),
-    ],
-    "SubAxis": [(1, "pre_size", "int64", "one"), (2, "size", "int64", "one")],
-    "ShapeProto": [
-        (2, "element_type", "int32", "one"),
-        (3, "dimensions", "int64", "rep"),
-        (4, "tuple_shapes", "ShapeProto", "rep"),
-    ],
-    "DotDimensionNumbers": [
-        (1, "lhs_contracting_dimensions", "int64", "rep"),
-        (2, "rhs_contracting_dimensions", "int64", "rep"),
-        (3, "lhs_batch_dimensions", "int64", "rep"),
-        (4, "rhs_batch_dimensions", "int64", "rep"),
-    ],
-    "Window": [(1, "dimensions", "WindowDimension", "rep")],
-    "WindowDimension": [
-        (1, "size", "int64", "one"),
-        (2, "stride", "int64", "one"),
-        (6, "base_dilation", "int64", "one"),
-    ],
-    "ConvolutionDimensionNumbers": [
-        (3, "kernel_input_feature_dimension", "int64", "one"),
-        (4, "kernel_output_feature_dimension", "int64", "one"),
-        (6, "kernel_spatial_dimensions", "int64", "rep"),
-        (7, "input_batch_dimension", "int64", "one"),
-        (8, "input_feature_dimension", "int64", "one"),
-        (9, "output_batch_dimension", "int64", "one"),
-        (10, "output_feature_dimension", "int64", "one"),
-        (11, "input_spatial_dimensions", "int64", "rep"),
-        (12, "output_spatial_dimensions", "int64", "rep"),
-    ],
-    "OpMetadata": [
-        (1, "op_type", "bytes", "one"),
-        (2, "op_name", "bytes", "one"),
-        (3, "source_file", "bytes", "one"),
-        (4, "source_line", "int32", "one"),
-        (15, "stack_frame_id", "int32", "one"),
-    ],
-    "StackFrameIndexProto": [
-        (1, "file_names", "bytes", "rep"),
-        (2, "function_names", "bytes", "rep"),
-        (3, "file_locations", "FileLocation", "rep"),
-        (4, "stack_frames", "StackFrame", "rep"),
-    ],
-    "FileLocation": [
-        (1, "file_name_id", "int32", "one"),
-        (2, "function_name_id", "int32", "one"),
-        (3, "line", "int32", "one"),
-    ],
-    "StackFrame": [(1, "file_location_id", "int32", "one"), (2, "parent_frame_id", "int32", "one")],
-}
+_FIELDS: Final = """
+HloProto: 1 hlo_module HloModuleProto, 3 buffer_assignment BufferAssignmentProto
+BufferAssignmentProto: 1 *logical_buffers LogicalBufferProto,
+    3 *buffer_allocations BufferAllocationProto, 4 *heap_simulator_traces HeapSimulatorTrace
+LogicalBufferProto: 1 id int64, 2 size int64, 3 defined_at Location
+Location: 2 instruction_name bytes, 4 instruction_id int64
+BufferAllocationProto: 1 index int64, 2 size int64, 3 is_thread_local bool,
+    5 is_entry_computation_parameter bool, 7 maybe_live_out bool, 9 *assigned Assigned,
+    12 is_constant bool
+Assigned: 1 logical_buffer_id int64, 3 size int64
+HeapSimulatorTrace: 1 *events Event, 3 buffer_allocation_index int64
+Event: 1 kind int32, 2 buffer_id int64, 5 share_with_canonical_id int64
+HloModuleProto: 1 name bytes, 3 *computations HloComputationProto, 6 entry_computation_id int64,
+    7 schedule HloScheduleProto, 8 input_output_alias HloInputOutputAliasProto,
+    14 *spmd_parameters_shardings OpSharding, 15 device_assignment DeviceAssignmentProto,
+    17 stack_frame_index StackFrameIndexProto, 18 buffer_donor HloBufferDonorProto
+HloInputOutputAliasProto: 1 *entries AliasEntryProto
+AliasEntryProto: 2 parameter_number int64
+HloBufferDonorProto: 1 *entries BufferDonorEntryProto
+BufferDonorEntryProto: 1 parameter_number int64
+OpSharding: 1 type int32, 3 *tile_assignment_dimensions int64, 7 *metadata OpMetadata
+DeviceAssignmentProto: 1 replica_count int32, 2 computation_count int32,
+    3 *computation_devices ComputationDevice
+ComputationDevice: 1 *replica_device_ids int64
+HloScheduleProto: 1 *sequences SequencesEntry
+SequencesEntry: 1 key int64, 2 value InstructionSequence
+InstructionSequence: 1 *instruction_ids int64
+HloComputationProto: 1 name bytes, 2 *instructions HloInstructionProto, 5 id int64, 6 root_id int64
+HloInstructionProto: 1 name bytes, 2 opcode bytes, 3 shape ShapeProto, 7 metadata OpMetadata,
+    9 parameter_number int64, 15 window Window,
+    16 convolution_dimension_numbers ConvolutionDimensionNumbers, 28 custom_call_target bytes,
+    30 dot_dimension_numbers DotDimensionNumbers, 35 id int64, 36 *operand_ids int64,
+    38 *called_computation_ids int64, 43 backend_config bytes, 49 *replica_groups ReplicaGroup,
+    52 *source_target_pairs SourceTarget, 65 custom_call_has_side_effect bool,
+    71 use_global_device_ids bool, 87 collective_device_list CollectiveDeviceListProto,
+    92 iota_collective_device_list IotaReplicaGroupListProto,
+    93 mesh_axes_replica_group_list MeshAxesReplicaGroupListProto
+ReplicaGroup: 1 *replica_ids int64
+SourceTarget: 1 source int64, 2 target int64
+CollectiveDeviceListProto: 1 *replica_groups ReplicaGroup,
+    2 iota_replica_group_list IotaReplicaGroupListProto
+IotaReplicaGroupListProto: 1 num_replica_groups int64, 2 num_devices_per_group int64,
+    3 *iota_reshape_dims int64, 4 *iota_transpose_perm int32
+MeshAxesReplicaGroupListProto: 1 mesh MeshProto, 2 *axes AxisRefProto
+MeshProto: 1 *axes MeshAxis, 2 *device_ids int64
+MeshAxis: 1 name bytes, 2 size int64
+AxisRefProto: 1 mesh_axis_index int64, 2 sub_axis_info SubAxis
+SubAxis: 1 pre_size int64, 2 size int64
+ShapeProto: 2 element_type int32, 3 *dimensions int64, 4 *tuple_shapes ShapeProto
+DotDimensionNumbers: 1 *lhs_contracting_dimensions int64, 2 *rhs_contracting_dimensions int64,
+    3 *lhs_batch_dimensions int64, 4 *rhs_batch_dimensions int64
+Window: 1 *dimensions WindowDimension
+WindowDimension: 1 size int64, 2 stride int64, 6 base_dilation int64
+ConvolutionDimensionNumbers: 3 kernel_input_feature_dimension int64,
+    4 kernel_output_feature_dimension int64, 6 *kernel_spatial_dimensions int64,
+    7 input_batch_dimension int64, 8 input_feature_dimension int64, 9 output_batch_dimension int64,
+    10 output_feature_dimension int64, 11 *input_spatial_dimensions int64,
+    12 *output_spatial_dimensions int64
+OpMetadata: 1 op_type bytes, 2 op_name bytes, 3 source_file bytes, 4 source_line int32,
+    15 stack_frame_id int32
+StackFrameIndexProto: 1 *file_names bytes, 2 *function_names bytes, 3 *file_locations FileLocation,
+    4 *stack_frames StackFrame
+FileLocation: 1 file_name_id int32, 2 function_name_id int32, 3 line int32
+StackFrame: 1 file_location_id int32, 2 parent_frame_id int32
+"""
+"""Of each message the number, name and type of its fields; those with a star repeat."""
 
+
+def _messages(text: str) -> Messages:
+    """The messages, whose lines begin at the margin, and go on further in."""
+    found: Messages = {}
+    for message in text.strip().replace("\n    ", " ").splitlines():
+        name, _, fields = message.partition(": ")
+        found[name] = []
+        for number, field, type_ in map(str.split, fields.split(", ")):
+            label = "rep" if field.startswith("*") else "one"
+            found[name].append((int(number), field.removeprefix("*"), type_, label))
+    return found
+
+
+MESSAGES: Final = _messages(_FIELDS)
 _CLASSES: Final = classes_of("hlo_for_tests", MESSAGES)
 HloProto: Final = _CLASSES["HloProto"]
 HloModule: Final = _CLASSES["HloModuleProto"]

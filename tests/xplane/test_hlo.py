@@ -44,13 +44,7 @@ def program() -> ModuleWriter:
 def test_scope_line_and_type_of_elements() -> None:
     found = read(program().message)
     assert found["dot.1"] == Instruction(
-        b"jit_f(1)",
-        b"dot.1",
-        "jit(f)/dense/dot_general",
-        "",
-        "model.py:7",
-        F32,
-        flops=None,
+        b"jit_f(1)", b"dot.1", "jit(f)/dense/dot_general", "", "model.py:7", F32, flops=None
     )
     assert found["x"].element_type == F64
     assert (found["fusion.2"].scope, found["fusion.2"].line) == ("jit(f)/dense/mul", "model.py:9")
@@ -137,19 +131,26 @@ def of_mesh() -> ModuleWriter:
     return module
 
 
-def test_what_all_devices_compute_from_what_each_has_whole_is_repeated() -> None:
+@pytest.mark.parametrize(
+    ("partitions", "divided", "names"),
+    [
+        (4, (False, True), "norm loop inner"),
+        (4, (False, False), "norm rows loop inner"),
+        (1, (False, False), ""),
+        (0, (False, False), ""),
+    ],
+)
+def test_what_all_devices_compute_from_what_each_has_whole_is_repeated(
+    partitions: int, divided: tuple[bool, bool], names: str
+) -> None:
     module = of_mesh()
-    module.divide(4, False, True)
-    assert repeated(module) == {"norm", "loop", "inner"}
-    assert read(module.message)["norm"].partitions == 4
-
-
-def test_of_a_batch_that_is_whole_its_layers_are_repeated_too() -> None:
-    module = of_mesh()
-    module.divide(4, False, False)
-    assert repeated(module) == {"norm", "rows", "loop", "inner"}
+    module.divide(partitions, *divided)
+    assert repeated(module) == set(names.split())
+    assert read(module.message)["norm"].partitions == max(partitions, 1)
     module.message.spmd_parameters_shardings[1].metadata.add(op_name=b"batch")
-    assert "rows" in repeated(module), "where a sharding comes from divides nothing"
+    assert repeated(module) == set(names.split()), "where a sharding comes from divides nothing"
+    module.message.spmd_parameters_shardings.add()
+    assert not repeated(module), "shardings of another number of parameters say nothing"
 
 
 def test_what_computes_with_gradients_and_is_none_is_an_update() -> None:
@@ -166,20 +167,6 @@ def test_what_computes_with_gradients_and_is_none_is_an_update() -> None:
     found = read(module.message)
     updates = {name for name, each in found.items() if each.is_update}
     assert updates == {"loop", "products", "changed"}
-
-
-@pytest.mark.parametrize("partitions", [0, 1])
-def test_one_device_repeats_nothing(partitions: int) -> None:
-    module = of_mesh()
-    module.divide(partitions, False, False)
-    assert not repeated(module)
-
-
-def test_shardings_of_another_number_of_parameters_say_nothing() -> None:
-    module = of_mesh()
-    module.divide(4, False, False)
-    module.message.spmd_parameters_shardings.add()
-    assert not repeated(module)
 
 
 def test_calls_and_frames_in_a_circle_end() -> None:
@@ -235,22 +222,13 @@ def test_the_fields_are_those_of_xla(name: str) -> None:
     """Of the definition that TensorFlow brings."""
     data = importlib.import_module("tensorflow.compiler.xla.xla_data_pb2")
     hlo = importlib.import_module("tensorflow.compiler.xla.service.hlo_pb2")
-    of_xla = getattr(hlo, name, None) or getattr(data, name, None)
-    for outer in (
-        hlo.StackFrameIndexProto,
-        hlo.HloScheduleProto,
-        hlo.LogicalBufferProto,
-        hlo.BufferAllocationProto,
-        hlo.HeapSimulatorTrace,
-        hlo.HloInputOutputAliasProto,
-        hlo.HloBufferDonorProto,
-        data.DeviceAssignmentProto,
-        data.MeshProto,
-        data.AxisRefProto,
-    ):
-        of_xla = of_xla or getattr(outer, name, None)
-    assert of_xla is not None
-    known = of_xla.DESCRIPTOR.fields_by_name
+    of_xla = {
+        inner.name: inner
+        for module in (hlo, data)
+        for outer in module.DESCRIPTOR.message_types_by_name.values()
+        for inner in (outer, *outer.nested_types)
+    }
+    known = of_xla[name].fields_by_name
     for number, field, _, kind in MESSAGES[name]:
         assert known[field].number == number
         assert known[field].is_repeated == (kind == "rep")

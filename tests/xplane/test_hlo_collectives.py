@@ -74,10 +74,7 @@ def exchange_of(
             ),
             PAIRS,
         ),
-        (
-            lambda message: _counted(message.iota_collective_device_list, transposed=True),
-            ACROSS,
-        ),
+        (lambda message: _counted(message.iota_collective_device_list, transposed=True), ACROSS),
         (lambda message: _mesh(message, 1), PAIRS),
         (lambda message: _mesh(message, 0), ACROSS),
         (_ring, PAIRS),
@@ -86,7 +83,9 @@ def exchange_of(
     ],
 )
 def test_groups(write: Callable[[Any], object], groups: tuple[tuple[int, ...], ...]) -> None:
-    assert sorted(exchange_of(write).groups) == sorted(groups)
+    exchange = exchange_of(write)
+    assert sorted(exchange.groups) == sorted(groups)
+    assert exchange.bytes == 3 * 4 * 4 + 4
 
 
 @pytest.mark.parametrize("sizes", [(1 << 40, 1 << 40), (0, 5), (3, 2), (-1, -4)])
@@ -113,10 +112,6 @@ def test_replicas_and_partitions_are_numbered_together_only_where_it_is_said() -
         message.use_global_device_ids = True
 
     assert exchange_of(write, devices=devices).groups == ((0, 1), (2, 3))
-
-
-def test_bytes_are_of_all() -> None:
-    assert exchange_of(_groups).bytes == 3 * 4 * 4 + 4
 
 
 def test_an_asynchronous_one_is_what_it_calls() -> None:

@@ -38,6 +38,10 @@ _NO_PYTHON: Final = {
 _AWAITED_ACTIONS: Final = {
     "queue": "Give that more threads or processes, or less work: what the line asks for is not there yet.",
     "network": "Do it in a thread of its own, or in every 100th step only.",
+    "waits": (
+        "Wait less often, or in a thread of its own.",
+        "Or let what it waits for come earlier: fill the queue ahead, or schedule further steps before waiting for all of them.",
+    ),
 }
 _ON: Final = "[, with {hooks} on]"
 _TRACED: Final = "Turn {hooks} off while training, and capture again."
@@ -66,10 +70,6 @@ _NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
     "callback": (
         "Let the callback work less often, by its `save_freq` or `update_freq`, or take it out.",
         "A callback of your own can skip steps: `if batch % 100 == 0: ...`.",
-    ),
-    "waits": (
-        "Wait less often, or in a thread of its own.",
-        "Or let what it waits for come earlier: fill the queue ahead, or schedule further steps before waiting for all of them.",
     ),
     "native": "Fetch values and run such ops less often, and not between steps: `if step % 100 == 0: log(...)`.",
 }

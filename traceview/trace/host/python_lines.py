@@ -305,6 +305,8 @@ class PythonLines:
         runs_graph = (place >= 0) & (time <= np.append(calls.end, 0)[place])
         user = self._user_frame[stack]
         is_call = self._is_innermost_user[stack] & is_in(user, unique_ids(user[runs_graph]))
+        # Dispatch takes a core.
+        is_call &= ~(self._load[rows] < WAITS_RATIO)
         dispatches = self._is_of_framework[stack] | is_call
         at_work = (self._load[rows] >= _AT_WORK_RATIO) & ~self._waits[stack]
         # Who waited for a device before it went on in the script waits no longer when that device has nothing to do.
