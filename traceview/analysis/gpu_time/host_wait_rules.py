@@ -35,7 +35,7 @@ _NO_PYTHON: Final = {
 }
 """Where samples show that what devices wait for is not Python that runs."""
 
-_AWAITED_ACTIONS: Final = {
+_AWAITED_ACTIONS: Final[dict[str, Advised]] = {
     "queue": "Give that more threads or processes, or less work: what the line asks for is not there yet.",
     "network": "Do it in a thread of its own, or in every 100th step only.",
     "waits": (
