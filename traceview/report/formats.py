@@ -6,7 +6,7 @@ Commands import it at their start, so each part imports what it needs when it is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from os.path import isfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -60,11 +60,13 @@ def is_saved_report(path: Location) -> bool:
 
 def report_in(place: Location) -> Location:
     """The saved report in a folder that `traceview report` wrote, and that holds no trace; else the place itself."""
-    report = place / FILES["json"]
-    # A name that no file can have has none inside either.
-    if not isinstance(place, Path) or not isfile(str(report)) or (place / "plugins").exists():
-        return place
-    return place if any(place.glob("*.xplane.pb")) else report
+    # A name that no file can have leads to none.
+    with suppress(OSError):
+        report = place / FILES["json"]
+        is_other = not isinstance(place, Path) or (place / "plugins").exists()
+        if not is_other and report.is_file() and not any(place.glob("*.xplane.pb")):
+            return report
+    return place
 
 
 def report_at(path: Location, *, run: str | None = None, salvage: bool = False) -> Report:
