@@ -60,12 +60,16 @@ def is_saved_report(path: Location) -> bool:
 
 def report_in(place: Location) -> Location:
     """The saved report in a folder that `traceview report` wrote, and that holds no trace; else the place itself."""
+    if (
+        not isinstance(place, Path)
+        or (place / "plugins").exists()
+        or any(place.glob("*.xplane.pb"))
+    ):
+        return place
+    report = place / FILES["json"]
     # A name that no file can have leads to none.
     with suppress(OSError):
-        report = place / FILES["json"]
-        is_other = not isinstance(place, Path) or (place / "plugins").exists()
-        if not is_other and report.is_file() and not any(place.glob("*.xplane.pb")):
-            return report
+        return report if report.is_file() else place
     return place
 
 
