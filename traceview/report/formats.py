@@ -60,16 +60,11 @@ def is_saved_report(path: Location) -> bool:
 
 def report_in(place: Location) -> Location:
     """The saved report in a folder that `traceview report` wrote, and that holds no trace; else the place itself."""
-    if (
-        not isinstance(place, Path)
-        or (place / "plugins").exists()
-        or any(place.glob("*.xplane.pb"))
-    ):
-        return place
-    report = place / FILES["json"]
     # A name that no file can have leads to none.
     with suppress(OSError):
-        return report if report.is_file() else place
+        if isinstance(place, Path) and not (place / "plugins").exists():
+            report = place / FILES["json"]
+            return report if report.is_file() and not any(place.glob("*.xplane.pb")) else place
     return place
 
 
