@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import traceview
-from scripts.cuda_trace import MS
+from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import Step, marked_steps, new_trace
@@ -225,6 +225,17 @@ def test_a_table_without_rows_says_why(
     assert done.err.startswith("traceview: ")
     assert remark in done.err
     assert "0 rows" in command("show", table, logs).out
+
+
+def test_a_window_without_steps_is_not_said_to_have_no_markers(
+    command: Command, tmp_path: Path
+) -> None:
+    trace = CudaTrace("host0")
+    trace.marker(0, 0, 10 * MS)
+    trace.kernel(0, 20 * MS, 30 * MS)
+    trace.write(tmp_path)
+    done = command("show", "steps", str(tmp_path), "--window", "devices")
+    assert "no step lies in the window" in done.out + done.err
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,22 @@ def test_what_works_only_while_the_model_waits_is_compared_with_the_wait(
     if bound:
         values = {item.metric: item.value for item in bound.evidence}
         assert values["work_of_wait_ratio"] == pytest.approx(8 * work_ms / 56.7)
+        assert "work_ratio" not in values
+
+
+@pytest.mark.parametrize(
+    ("empty_steps", "shown"),
+    [
+        (2, {"work_ratio": 0.95, "empty_step_ratio": 0.25}),
+        (4, {"work_ratio": 0.95, "empty_step_ratio": 0.5, "empty_wait_ratio": 0.5}),
+    ],
+)
+def test_of_alternatives_those_that_hold_are_evidence(
+    empty_steps: int, shown: dict[str, float], tmp_path: Path
+) -> None:
+    _, bound = buffered(tmp_path, work_ms=95, empty_steps=empty_steps)
+    assert bound is not None
+    assert {item.metric: item.value for item in bound.evidence if item.threshold} == shown
 
 
 @pytest.mark.parametrize(

@@ -361,6 +361,8 @@ def run_answer(
         _set_window(answer, window)
         if steps is not None:
             _narrow(answer, steps)
+        low, high = answer.window
+        answer.steps = [step for step in answer.steps if step.start < high and step.end > low]
     used = [s.end - s.start for answer in answers for s in answer.steps if s.used]
     ops = op_rows(answers, several)
     ledger = Ledger(answers)

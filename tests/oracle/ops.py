@@ -17,7 +17,7 @@ from tests.oracle.segments import Ledger, Segment
 
 
 def op_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
-    """One row per device, class, op, kernel and program; durations are cut at the window, like all times."""
+    """One row per device, class, op, kernel and program of events that overlap the window; durations are whole."""
     rows = []
     for answer in answers:
         for device in answer.devices:
@@ -28,7 +28,7 @@ def op_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
                 module = str(a.event.stats.get("hlo_module", ""))
                 groups.setdefault((a.cls, a.op, a.op_type, a.kernel, module), []).append(a)
             for key, own in sorted(groups.items()):
-                times = sorted(length(clip([a.span], answer.window)) for a in own)
+                times = sorted(a.span[1] - a.span[0] for a in own)
                 total = sum(times)
                 rows.append(
                     {
@@ -143,7 +143,8 @@ def _direction(answer: HostAnswer, device: Device, cls: str) -> Row:
     is_known = bool(sizes) or not copies
     busy_ps = length(clip([a.span for a in copies], answer.window))
     exposed_ps = _exposed(device, cls, answer.window)
-    steps = [(step.start, step.end) for step in answer.steps if step.used]
+    low, high = answer.window
+    steps = [(max(s.start, low), min(s.end, high)) for s in answer.steps if s.used]
     per_step = [_exposed(device, cls, step) for step in steps]
     window_ps = answer.window[1] - answer.window[0]
     whole_ps = sum(b - a for a, b in steps)

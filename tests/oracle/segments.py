@@ -299,7 +299,8 @@ class Ledger:
     def _dispatch(self, host: HostCauses, answer: HostAnswer) -> None:
         """What keeps back a copy that the host waits for is that wait, and so is what it does later because of one.
 
-        That is as much as it has waited while the device worked, each wait counted once.
+        That is as much as it has waited while the device worked, each wait counted once, and the time that a thread which
+        records nothing takes to wake up.
         """
         if host.caller is None:
             return
@@ -329,6 +330,12 @@ class Ledger:
                     silent = max((b for a, b in spoken if a < begun), default=begun)
                     chosen.append(gap)
                     before.append((min(begun, max(silent, begun - MS)), gap.start))
+            silence = []
+            for gap in chosen:
+                wakes = min((a for a, _ in spoken if a >= gap.start), default=gap.end)
+                if not any(a <= gap.start <= b for a, b in spoken):
+                    silence.append((gap.start, min(wakes, gap.end)))
+            self._recast(device, Cover(silence), ("launch", "latency"), "sync")
             idle = [(gap.start, gap.end) for gap in gaps]
             waited = subtract(clip(union([*waits.spans, *before]), answer.window), idle)
             left, known, follow = 0, low, []

@@ -165,7 +165,7 @@ def _gaps(context: Context, choice: Choice) -> Answer:
 def _steps(context: Context, choice: Choice) -> Answer:
     """How long each step took, and the states of each device in it."""
     from traceview.analysis.gpu_time.steps import step_blocks, step_table
-    from traceview.analysis.measures.step_report import NO_STEPS, step_rows
+    from traceview.analysis.measures.step_report import step_rows, why_no_steps
 
     steps = tuple(step_rows(context))
     rows = step_table(steps, choice.devices)
@@ -174,7 +174,7 @@ def _steps(context: Context, choice: Choice) -> Answer:
         blocks = step_blocks(_view(context, choice), shown)
         return [doc.Section("steps", "Steps", blocks)] if shown.count else []
 
-    return Answer(rows, sections, remark="" if steps else NO_STEPS)
+    return Answer(rows, sections, remark="" if steps else why_no_steps(context.trace))
 
 
 def _ops(context: Context, _: Choice) -> Answer:

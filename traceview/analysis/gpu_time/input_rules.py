@@ -560,17 +560,21 @@ class _Sentences:
 def _evidence(context: Context, host: int, supply: InputSupply | None) -> Iterator[Evidence]:
     name = context.trace.hosts[host].name
     if supply is not None and supply.slowest is not None and supply.work_ratio is not None:
-        stage, work, empty = supply.slowest.name, supply.work_ratio, supply.empty_step_ratio
+        stage, work, of_wait = supply.slowest.name, supply.work_ratio, supply.work_of_wait_ratio
         # That the buffers are full shows nothing of a pipeline that takes the lock.
-        limit = WORK_RATIO if supply.is_short and empty is not None else None
-        yield Evidence("work_ratio", work, limit, stage, where_is="stage")
-        if limit is not None and work < limit:
-            of_wait = supply.work_of_wait_ratio or 0.0
+        empty = supply.empty_step_ratio if supply.is_short else None
+        limit = None if empty is None else WORK_RATIO
+        # Of conditions that are alternatives only those that hold are shown.
+        is_at_work = limit is None or work >= limit
+        if is_at_work:
+            yield Evidence("work_ratio", work, limit, stage, where_is="stage")
+        elif of_wait is not None:
             yield Evidence("work_of_wait_ratio", of_wait, limit, stage, where_is="stage")
-        if supply.is_short and empty is not None:
+        if is_at_work and empty is not None and empty >= EMPTY_STEP_RATIO:
             yield Evidence("empty_step_ratio", empty, EMPTY_STEP_RATIO, name)
-        if supply.is_short and supply.empty_wait_ratio is not None:
-            yield Evidence("empty_wait_ratio", supply.empty_wait_ratio, EMPTY_WAIT_RATIO, name)
+        of_empty = supply.empty_wait_ratio
+        if empty is not None and of_empty is not None and of_empty >= EMPTY_WAIT_RATIO:
+            yield Evidence("empty_wait_ratio", of_empty, EMPTY_WAIT_RATIO, name)
         if "prefetch" in supply.missing:
             yield Evidence("missing", "prefetch", None, name, value_is="words")
     if python := context.python_of_input.get(name):

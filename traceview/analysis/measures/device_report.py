@@ -25,7 +25,6 @@ from traceview.base.record import (
     Words,
     one_of,
 )
-from traceview.document.model import ratio
 from traceview.trace.columns import UNKNOWN_BYTES
 from traceview.trace.device.memory import allocators
 from traceview.trace.host.state_timeline import joined_spans
@@ -150,7 +149,7 @@ class DeviceTimeRow(OfDevice, frozen=True):
             copy_only: copies or fills, no kernel; memory_only: its allocator holds bytes, no event; empty.
         window_ps: Length of the window, picoseconds.
         busy_ps: Time with any activity, picoseconds.
-        busy_ratio: busy_ps over window_ps, 0 to 1.
+        busy_ratio: busy_ps over window_ps, 0 to 1; null where the window has no length.
         idle_ps: Time without any activity, picoseconds.
         activity: What it did, by class; the exposed times and idle_ps sum to the window. Null if unknown, as are the
             times above.
@@ -244,7 +243,7 @@ def _row(context: Context, index: int, status: str) -> DeviceTimeRow:
         busy_ps = sum(of_class.exposed_ps for of_class in activity.values())
         known |= {
             "busy_ps": busy_ps,
-            "busy_ratio": ratio(busy_ps, window.length_ps),
+            "busy_ratio": busy_ps / window.length_ps if window.length_ps else None,
             "idle_ps": window.length_ps - busy_ps,
             "activity": activity,
             "unknown_direction_count": int(columns.unknown_direction[inside].sum()),

@@ -128,7 +128,13 @@ class Steps(Record, frozen=True):
     accumulation_steps: Count | None = None
 
 
-NO_STEPS: Final = "no steps: nothing marks them, and nothing repeats"
+_NO_STEPS: Final = "no steps: nothing marks them, and nothing repeats"
+_NONE_INSIDE: Final = "no step lies in the window"
+
+
+def why_no_steps(trace: Trace) -> str:
+    """Why no step is in the window."""
+    return _NONE_INSIDE if any(host.steps for host in trace.steps_by_host) else _NO_STEPS
 
 
 def compute(context: Context) -> Steps | Skipped:
@@ -136,7 +142,7 @@ def compute(context: Context) -> Steps | Skipped:
     trace, selection = context.trace, context.selection
     steps_by_host = {host: steps for host, steps in selection.steps.items() if steps}
     if not steps_by_host:
-        return Skipped(NO_STEPS)
+        return Skipped(why_no_steps(trace))
     methods = [trace.steps_by_host[host] for host in steps_by_host]
     rows = tuple(step_rows(context))
     function, runs = _training_loop(trace, selection)
