@@ -104,6 +104,12 @@ def test_of_what_threads_of_one_op_want_beyond_a_core_half_counts(
     assert lost_ms(found(tmp_path, loads=loads)) == pytest.approx(expected, rel=0.05)
 
 
+def test_who_sleeps_wants_no_core(tmp_path: Path) -> None:
+    """The threads of the model run and wait for 30 of 100 ms, half of it without a core."""
+    loads = {CALLER: (0.05, 0.05), EXECUTOR: (0.1, 0.1), PIPELINE: (0.8, 0.0)}
+    assert lost_ms(found(tmp_path, loads=loads)) == pytest.approx(15, rel=0.05)
+
+
 def test_nobody_owes_more_than_what_it_ran(tmp_path: Path) -> None:
     """The model lacks 0.9 of one core, and the pipeline ran on 0.3."""
     loads = {EXECUTOR: (0.1, 0.9), PIPELINE: (0.3, 0.0)}

@@ -81,7 +81,7 @@ def most_of_python(folder: Path, *stack: Line, **options: Any) -> str:
     (state,) = (
         state
         for state, length in states_of(report).items()
-        if state in ("python", "launch", "between_calls") and length > 10
+        if state in ("python", "launch", "sync", "between_calls") and length > 10
     )
     return state
 
@@ -103,6 +103,13 @@ def test_the_user_s_line_and_what_it_calls_decide(
     stack: tuple[Line, ...], state: str, tmp_path: Path
 ) -> None:
     assert most_of_python(tmp_path, *stack) == state
+
+
+@pytest.mark.parametrize(("cores", "state"), [(0.19, "sync"), (0.21, "launch")])
+def test_at_the_line_of_a_call_dispatch_takes_a_core(
+    cores: float, state: str, tmp_path: Path
+) -> None:
+    assert most_of_python(tmp_path, CALL, cores=cores) == state
 
 
 def test_what_no_sample_stands_for_is_between_calls(tmp_path: Path) -> None:
