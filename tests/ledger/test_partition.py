@@ -117,8 +117,16 @@ def random_trace(chance: Random) -> CudaTrace:
     return trace
 
 
-# Of the last two one has no step in its window, the other a window without length.
-@pytest.mark.parametrize("seed", [*range(100), 117, 140])
+RARE = [
+    117,  # No step in the window.
+    140,  # A window without length.
+    479,  # Steps whose first events begin at once.
+    823,  # Events launched at once end a gap.
+    2178,  # The host waits since before the window.
+]
+
+
+@pytest.mark.parametrize("seed", [*range(100), *RARE])
 def test_random_traces_are_as_the_oracle_says(seed: int, tmp_path: Path) -> None:
     chance = Random(seed)
     random_trace(chance).write(tmp_path)

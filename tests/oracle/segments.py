@@ -305,8 +305,12 @@ class Ledger:
         if host.caller is None:
             return
         low, high = answer.window
+        # It may have begun to wait before the window.
+        first = min((event.start for event in host.events[host.caller]), default=low)
         shown = [
-            (a, b) for a, b, cause in causes_in(host, host.caller, low, high) if cause == "sync"
+            (a, b)
+            for a, b, cause in causes_in(host, host.caller, min(first, low), high)
+            if cause == "sync"
         ]
         waits = Cover(shown)
         spoken = Cover((e.start, e.end) for e in host.events[host.caller] if host.shows(e)).spans

@@ -218,7 +218,7 @@ def marked_steps(
     # The host runs ahead if the devices spend more than a tenth of their time for all steps but the last after
     # the marker that follows. If a step has no linked device event, or they are not in order, the steps cannot be
     # cut at the devices.
-    in_order = sorted(first_linked.values()) == [first_linked[i] for i in sorted(first_linked)]
+    in_order = all(a < b for a, b in pairwise(first_linked[i] for i in sorted(first_linked)))
     on_planes = any(name.startswith("/device:") for name in host.planes)
     cannot_cut = len(marks) < 2 or len(first_linked) < len(marks) or not in_order or not on_planes
     if cannot_cut or 10 * late <= whole:
