@@ -105,12 +105,18 @@ def test_the_user_s_line_and_what_it_calls_decide(
     assert most_of_python(tmp_path, *stack) == state
 
 
-@pytest.mark.parametrize(("cores", "is_dispatch"), [(0.19, False), (0.21, True)])
+@pytest.mark.parametrize(("cores", "state"), [(0.19, "python"), (0.21, "host_ops")])
 def test_at_the_line_of_a_call_dispatch_takes_a_core(
-    cores: float, is_dispatch: bool, tmp_path: Path
+    cores: float, state: str, tmp_path: Path
 ) -> None:
-    report = analyzed(tmp_path, graph(20), lambda at: (CALL,) if at <= 25 else (), cores=cores)
-    assert (states_of(report).get("launch", 0) > 10) is is_dispatch
+    """Of a CPU device, which has no queue that the line might wait for."""
+
+    def play(step: Step) -> None:
+        step.host("FunctionRun", 20, 25)
+        step.host("replica_0/x:MatMul", 25, 50, thread=step.trace.thread("tf_Compute", 41))
+
+    report = analyzed(tmp_path, play, lambda at: (CALL,) if at <= 25 else (), cores=cores)
+    assert states_of(report)[state] > 10
 
 
 def test_what_no_sample_stands_for_is_between_calls(tmp_path: Path) -> None:
