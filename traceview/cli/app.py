@@ -104,13 +104,13 @@ class _Group(TyperGroup):
         """The command that the first word names; raises `UsageError` that says which one is meant by a path or a table."""
         name = args[0]
         if name not in self.commands and not name.startswith("-"):
-            from traceview.base.text import did_you_mean
+            from traceview.base.text import did_you_mean, shell_word
             from traceview.report.tables import TABLES
 
             if name in TABLES:
                 hint = f"traceview show {name} LOGDIR"
             elif Path(name).exists() or "/" in name:
-                hint = f"traceview analyze {name}"
+                hint = f"traceview analyze {shell_word(name)}"
             else:
                 hint = did_you_mean(name, self.commands, "see traceview --help")
             raise UsageError(f"no such command {name!r}", hint=hint)
@@ -174,7 +174,7 @@ class _Group(TyperGroup):
 def _shown(error: TraceviewError) -> typer.Exit:
     say(f"error: {without_credentials(error.message)}")
     if error.hint:
-        warn(f"hint: {sanitize(error.hint)}")
+        warn(f"hint: {sanitize(without_credentials(error.hint))}")
     return typer.Exit(error.exit_code)
 
 
