@@ -1111,5 +1111,59 @@ PROGRAMS: Final = {
             # Without the variation of the image, in turns; with `tf.split` for its slices 0.31.
             present={"costly-ops": 0.38},
         ),
+        Program(
+            "loop_uncached_decoding",
+            "each word of a sampled sentence runs the decoder over all words before it again",
+            ("untrained-compute", "repeated-compute", "costly-ops"),
+        ),
+        Program(
+            "loop_channels_first",
+            "tensors have the channels first, so that each convolution transposes them",
+            ("d2d-copies", "costly-ops"),
+        ),
+        Program(
+            "loop_eager_advantages",
+            "advantages are summed backwards over a rollout by ops outside of the compiled step",
+            ("host-bound", "launch-bound", *_PYTHON),
+        ),
+        Program(
+            "loop_full_softmax_and_windows",
+            "the loss takes the softmax over all articles, and Python cuts sessions into windows for each step",
+            ("costly-ops", "optimizer-bound", *_PYTHON),
+            second=("costly-ops", "optimizer-bound", *_PYTHON),
+        ),
+        Program(
+            "fit_no_prefetch",
+            "the data set is not prefetched, so that a batch is made only when the step before has ended",
+            _INPUT,
+        ),
+        Program(
+            "fit_best_weights",
+            "`EarlyStopping` copies all weights after each epoch of six batches that was better",
+            ("checkpoint-stall", *_PYTHON),
+            "mean",
+        ),
+        Program(
+            "keras_jax_hdf5_rows",
+            "rows of a compressed HDF5 file are read one by one in an order of chance, each of which unpacks a block",
+            (*_INPUT, *_PYTHON),
+        ),
+        Program("fit_usual_callbacks", "nothing", ()),
+        Program(
+            "jax_update_not_taken",
+            "Adam computes an update in each call, and `where` takes it in every eighth",
+            ("optimizer-bound",),
+        ),
+        Program(
+            "jax_preconditioner_roots",
+            "roots of the covariances of gradients are taken in each step, not in each twenty-fourth",
+            ("matrix-factoring", "optimizer-bound", "costly-ops"),
+        ),
+        Program(
+            "jax_all_experts",
+            "every expert computes all words, and a mask takes the result of one",
+            ("costly-ops",),
+        ),
+        Program("jax_diffusion", "nothing", ()),
     )
 }
