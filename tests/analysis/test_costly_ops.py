@@ -134,7 +134,7 @@ def test_the_verdict_names_a_function_with_much_of_the_compute(tmp_path: Path) -
     lines = dict.fromkeys((*types, "a/MatMul"), DENSE)
     report = analyzed(tmp_path, ops, lines)
     assert report.verdict.headline.startswith(
-        "No problem found: 1 GPU, 72% computing, 75% of that in call, train.py:9"
+        "No problem found: 1 GPU, 72% computing, 75% of that in call, train.py;"
     )
     hidden = redacted(report).verdict.headline
     assert hidden.startswith("No problem found: 1 GPU, 72% computing, 75% of that in ")

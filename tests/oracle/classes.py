@@ -230,7 +230,7 @@ def classify_tpu(event: Event) -> Activity:
 
 def is_loop_of_ops(event: Event, others: list[Event]) -> bool:
     """Whether an event of the `XLA Ops` line is a loop or a call with ops inside."""
-    if not re.match(r"%?(while|conditional|call)\b", event.name):
+    if not re.match(r"%?(while|cond(itional)?|call)\b", event.name):
         return False
     return sum(event.start <= other.start < event.end for other in others) > 1
 

@@ -21,18 +21,19 @@ def test_numbers_past_what_a_device_can_have_are_none(tmp_path: Path) -> None:
     assert [device.name for device in traceview.load(tmp_path).device_list] == ["CPU:3"]
 
 
-def test_a_loop_whose_ops_are_recorded_is_no_work_on_its_device_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["while.1", "conditional", "cond.11", "call.2"])
+def test_what_runs_recorded_ops_is_no_work_on_its_device_alone(name: str, tmp_path: Path) -> None:
     trace = new_trace()
     for step in marked_steps(trace):
         for number, end in enumerate((20, 30)):
             thread = trace.thread(f"device{number}", 70 + number)
-            step.host("while.1", 1, end, {"device_ordinal": number}, thread=thread)
+            step.host(name, 1, end, {"device_ordinal": number}, thread=thread)
         step.host("dot.1", 2, 3, {"device_ordinal": 1}, thread=trace.thread("other", 80))
     trace.write(tmp_path)
     recording = traceview.load(tmp_path)
     names = [recording.names.text(name) for name in recording.device_columns.name.tolist()]
     of_device = recording.device_columns.device.tolist()
-    assert set(zip(of_device, names, strict=True)) == {(0, "while.1"), (1, "dot.1")}
+    assert set(zip(of_device, names, strict=True)) == {(0, name), (1, "dot.1")}
 
 
 @pytest.mark.parametrize("lag_ms", [0, 120])

@@ -357,8 +357,9 @@ def _healthy(sums: LedgerSums, times: DeviceTime | None, compute: Compute | None
     computing_of = ""
     if compute and compute.function and _is_telling(compute):
         place, _, function = compute.function.partition(" in ")
-        # Python makes up names such as `<lambda>`.
-        where = place if function.startswith("<") else f"{function}, {place}"
+        # The share is of the function, not of one of its lines. Python makes up names such as `<lambda>`.
+        file = place.rpartition(":")[0]
+        where = file if function.startswith("<") else f"{function}, {file}"
         computing_of = f", {numbers.percent(compute.function_ratio)} of that in {where}"
     elif largest is not None and largest.compute_ratio >= LIMIT:
         # TensorFlow's own names for ops that oneDNN runs.

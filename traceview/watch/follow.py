@@ -167,8 +167,8 @@ class Follower:
         last, setups = self._memory.last, self._memory.setups
         last.pop(name, None)
         setups[name] = _setup_of(report)
-        # Of other work the step time says nothing; what an earlier version kept has no set-up.
-        alike = [one for run, one in last.items() if setups.get(run, setups[name]) == setups[name]]
+        # Of other work the step time says nothing.
+        alike = [one for run, one in last.items() if setups.get(run) == setups[name]]
         change = change_since(level, alike[-self._most :], run_spread_of([report]))
         last[name] = level
         yield News(report, change, is_history, damage)

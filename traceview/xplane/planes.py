@@ -145,7 +145,7 @@ _COLLECTIVE_OP = lazy_pattern(
 _XLA_COPY: Final = lazy_pattern(
     rb"%?(?:copy|slice|dynamic-slice|dynamic-update-slice)-(?:start|done)\b"
 )
-_XLA_CONTAINER: Final = lazy_pattern(rb"%?(?:while|conditional|call)\b")
+_XLA_CONTAINER: Final = lazy_pattern(rb"%?(?:while|cond(?:itional)?|call)\b")
 _LONGEST_COPY: Final = len(b"%dynamic-update-slice-start")
 _HOST_SPACE: Final = b"S(5)"
 """The memory of the host in the layout of an HLO shape."""

@@ -184,19 +184,19 @@ def recast_without_work(context: Run, drafts: Sequence[Draft]) -> None:
             draft.recast(spans, _WITH_LITTLE_TO_DO, State.NO_WORK)
 
 
-def recast_crowded(context: Run, segments: Segments, drafts: Sequence[Draft]) -> None:
-    """Collectives of CPU devices while others have all cores: whoever is in one has none to go on with."""
-    busy = _without_a_core(context, segments)
+def recast_crowded(drafts: Sequence[Draft], full: Mapping[int, IntervalSet]) -> None:
+    """Collectives of CPU devices while others have all cores, by host `full`: whoever is in one has none to go on with."""
     for draft in drafts:
-        draft.recast(
-            busy.get(draft.host, NEVER), (State.COMMUNICATION,), State.DEVICE_WAIT, (By.NONE, NONE)
-        )
+        spans = full.get(draft.host, NEVER)
+        draft.recast(spans, (State.COMMUNICATION,), State.DEVICE_WAIT, (By.NONE, NONE))
 
 
-def lengths_of_meeting(context: Run, segments: Segments) -> dict[int, Int64Array]:
+def lengths_of_meeting(
+    context: Run, segments: Segments, full: Mapping[int, IntervalSet]
+) -> dict[int, Int64Array]:
     """By device how much of the end of each of its segments is communication: what it waits because devices meet repeatedly.
 
-    That is what all devices wait in collectives of one step: if they met once, the slowest device of the step would not wait. Not
+    `full`: when others have all cores, by host. That is what all devices wait in collectives of one step: if they met once, the slowest device of the step would not wait. Not
     in permutations: what a device computes with waits for what another one sends.
     """
     numbers, number = numbers_of(segments.steps)
@@ -219,13 +219,13 @@ def lengths_of_meeting(context: Run, segments: Segments) -> dict[int, Int64Array
             waiting[device] = rows, number[columns.step[rows]]
     if not waiting:
         return {}
-    busy, own_ps = _without_a_core(context, segments), dict[int, Int64Array]()
+    own_ps = dict[int, Int64Array]()
     for device, (rows, place) in waiting.items():
         columns, host = segments.of_device[device], context.trace.device_list[device].host
         own_ps[device] = columns.duration_ps[rows]
-        if host in busy:
+        if host in full:
             start = columns.start_ps[rows]
-            own_ps[device] = own_ps[device] - busy[host].within(start, start + own_ps[device])
+            own_ps[device] = own_ps[device] - full[host].within(start, start + own_ps[device])
         waited_ps[device] = SWEEPS.totals(place, own_ps[device], numbers.size)
     least_ps = np.where(takes_part, waited_ps, np.iinfo(np.int64).max).min(axis=0)
     least_ps[takes_part.sum(axis=0) < _FEWEST_BESIDE] = 0
@@ -247,7 +247,7 @@ def recast_meeting(draft: Draft, length_ps: Int64Array) -> None:
     draft.columns = replace(columns, by=by)
 
 
-def _without_a_core(context: Run, segments: Segments) -> dict[int, IntervalSet]:
+def while_cores_are_full(context: Run, segments: Segments) -> dict[int, IntervalSet]:
     """By host when another replica would have no core to go on: as many compute as there are cores."""
     trace, found = context.trace, dict[int, IntervalSet]()
     for host in context.selection.windows:

@@ -39,6 +39,7 @@ from traceview.analysis.facts.beside import (
     recast_crowded,
     recast_meeting,
     recast_without_work,
+    while_cores_are_full,
 )
 from traceview.analysis.facts.devices import concurrency
 from traceview.analysis.facts.dispatch import (
@@ -196,8 +197,9 @@ def ledger_of(context: Run) -> Ledger:
             recast_in_flight(draft)
         recast_by_turns(context, segments, drafts)
         recast_without_work(context, drafts)
-        recast_crowded(context, segments, drafts)
-        met = lengths_of_meeting(context, segments)
+        full = while_cores_are_full(context, segments)
+        recast_crowded(drafts, full)
+        met = lengths_of_meeting(context, segments, full)
         meeting = [draft for draft in drafts if draft.device in met]
         made_of_each(lambda draft: recast_meeting(draft, met[draft.device]), meeting, threads)
         for draft in drafts:

@@ -68,8 +68,8 @@ _NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
         "`predict_on_batch` makes none either.",
     ),
     "callback": (
-        "Let the callback work less often, by its `save_freq` or `update_freq`, or take it out.",
-        "A callback of your own can skip steps: `if batch % 100 == 0: ...`.",
+        "Let the callback work less often, or take it out.",
+        "`ModelCheckpoint` has `save_freq`, `TensorBoard` has `update_freq`; one of your own can skip steps: `if batch % 100 == 0: ...`.",
     ),
     "native": "Fetch values and run such ops less often, and not between steps: `if step % 100 == 0: log(...)`.",
 }
@@ -327,10 +327,7 @@ HOST_BOUND: Final = Rule(
     action="Move preprocessing into `dataset.map(...)`, and keep string and lookup ops out of the step.",
     advice="See what was placed on the CPU with `tf.debugging.set_log_device_placement(True)`.",
     actions={
-        "small": (
-            "Give the devices more work per step: a larger batch, or `steps_per_execution` in `compile()` of Keras.",
-            "Where compute is of pairs of examples, a larger batch costs its square.",
-        ),
+        "small": "Give the devices more work per step: a larger batch, or `steps_per_execution` in `compile()` of Keras.",
         **_TURNED_OFF,
         **_CONVERSIONS,
         "jax-puts": (

@@ -448,9 +448,9 @@ def first_and_last(rows: Table, most_steps: int = MOST_STEPS, named: Collection[
 
 def _hidden_words(hidden: Sequence[int]) -> str:
     """`Steps 11 to 16`, or where some between are shown `5 of steps 11 to 16`."""
-    span = f"teps {hidden[0]} to {hidden[-1]}"
-    is_whole = hidden[-1] - hidden[0] < len(hidden)
-    return f"S{span}" if is_whole else f"{len(hidden)} of s{span}"
+    if hidden[-1] - hidden[0] < len(hidden):
+        return f"Steps {hidden[0]} to {hidden[-1]}"
+    return f"{len(hidden)} of steps {hidden[0]} to {hidden[-1]}"
 
 
 def step_blocks(

@@ -41,8 +41,6 @@ CRITICAL_LIMIT: Final = 0.20
 AWAITED_RATIO: Final = 0.10
 """Part of a loss from which on a sentence says that devices wait so long for others; below it no bar looks wrong."""
 
-_AT_LEAST: Final = "at least {loss}"
-
 Advised: TypeAlias = str | tuple[str, str]
 """An action, alone or with further advice."""
 
@@ -93,7 +91,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     first, in one sentence of at most 140 characters; `advice`: what else helps, and how to see it; `actions`: other
     actions, with their advice if there is any, by key, of which `jax` is for traces that JAX wrote. `notes`: sentences that a finding may add
     to the meaning; `reasons`: why it is as sure as it is. `metrics`: words for the metrics of its evidence; `values`: for
-    those of its values that are keys of ours.
+    those of its values that are keys of ours. `at_least`: keys of titles whose loss costs more than its rows.
 
     `limit`: the share of the GPU time from which on it is made; `limits`: what else has to hold. `starts_at`: when it
     is made, in one sentence, with `{limit}` and the names of `limits` in braces. `states`: of its rows; empty where it
@@ -114,6 +112,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     reasons: Mapping[str, str] = {}
     metrics: Mapping[str, str] = {}
     values: Mapping[str, str] = {}
+    at_least: tuple[str, ...] = ()
     limit: float = LIMIT
     limits: Mapping[str, float] = {}
     states: tuple[State, ...] = ()
@@ -212,8 +211,7 @@ class Rule(Struct, frozen=True, kw_only=True):
         # thread does beside other processes also waits for their cores, which its own rows do not hold.
         is_bound = not takes_cores and State.NO_WORK not in self.states
         # Of what costs more than its rows the rows are no bound.
-        template = self.titles.get(words.get("title", ""), self.title)
-        is_bound &= not (template.startswith("{who") and _AT_LEAST in template)
+        is_bound &= words.get("title", "") not in self.at_least
         is_bound &= (
             not {State.NO_CORE, State.DEVICE_WAIT}.isdisjoint(self.states)
             or ledger.without_core_ratio < LIMIT

@@ -192,7 +192,6 @@ def _constant_labels(context: Context) -> BoolArray:
     trace = context.trace
     phase = trace.once(event_phases)[trace.once(op_labels).row]
     named = context.once(_named_in_graphs)["constant_ops"]
-    named &= ~context.once(_fixed_labels) | np.bool_(not context.once(_assigns_eagerly))
     constant: BoolArray = (named | context.once(_shown_constants)) & (phase != Phase.BACKWARD)
     return constant
 
@@ -204,11 +203,6 @@ def _assigns_eagerly(context: Context) -> bool:
     """Whether the script assigns to variables outside of graphs: perhaps to those that no graph changes."""
     trace = context.trace
     return any(trace.named_on(host, _ASSIGNMENT.fullmatch).size for host in range(len(trace.hosts)))
-
-
-def _fixed_labels(context: Context) -> BoolArray:
-    """Which labels are ops that depend on variables which no graph changes."""
-    return context.once(_named_in_graphs)["fixed_ops"]
 
 
 def _gives_examples_again(context: Context) -> bool:
@@ -250,6 +244,9 @@ def _named_in_graphs(context: Context) -> dict[str, BoolArray]:
         names = frozenset.intersection(*named) if named else frozenset()
         chosen = [op for op, text in texts.items() if text.rpartition(":")[0] in names]
         found[field] = is_in(ops, chosen)
+    if context.once(_assigns_eagerly):
+        found["constant_ops"] &= ~found["fixed_ops"]
+    found["variable_ops"] |= found["dense_ops"]
     return found
 
 
@@ -329,8 +326,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     is_model = kind_of_label == NONE
     # No trace shows what an op depends on.
     nowhere = np.zeros_like(is_model)
-    fixed = context.once(_fixed_labels)
-    named["variable_ops"] |= named["dense_ops"]
+    fixed = named["fixed_ops"]
     key = "dense" if named["dense_ops"].any() else ""
     for rule, field in _BY_GRAPH:
         labels = named[field] & is_model & ~fixed

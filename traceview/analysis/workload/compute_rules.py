@@ -27,6 +27,7 @@ FLOAT64: Final = _rule(
     code="float64-compute",
     title="{who:loses/lose} {loss} to float64[, {ops}][, {line}]",
     titles={"half": "{who:loses/lose} at least {loss} to float64[, {ops}][, {line}]"},
+    at_least=("half",),
     meaning=(
         "float64 takes longer than float32: twice the bytes, and half as many numbers at a time or fewer. GPUs made for "
         "graphics have few units for it."
@@ -224,6 +225,7 @@ HOST_OP: Final = _rule(
         "all_checks": "{who:spends/spend} at least {loss} in `tf.debugging.enable_check_numerics`",
         "text": "{who:spends/spend} {loss} in ops on strings, {ops}[, {line}]",
     },
+    at_least=("all_checks",),
     meaning=(
         "Ops inside the step that are no part of the model, while no op of the model runs, and what other devices wait for "
         "them. On CPU devices they count as compute. Ops of the input pipeline do not count."
@@ -345,7 +347,7 @@ COSTLY_OPS: Final = _rule(
     },
     meaning="These ops order, draw, move or transform numbers, and multiply no matrices. Often a cheaper op will do.",
     notes={
-        "moving": "Each slice of a tensor has a gradient as large as the whole tensor, and all are added.",
+        "moving": "They put numbers in other places. The gradient of a slice is as large as the whole tensor, and all are added.",
         "function": "Each reads all of its input and writes all of its result, while products of matrices use a number often.",
         "products": (
             "Other products of the step do 20 times their FLOP/s or more; the loss is what they would take less at the usual rate."

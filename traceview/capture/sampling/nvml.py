@@ -159,7 +159,7 @@ class _Gpu:
         listed = {int(e.pid): getattr(e, "usedGpuMemory", None) for e in (*running, *drawing)}
         if os.getpid() not in listed:
             raise NoAnswerError(
-                "NVML does not list this process, as in some containers: it misses some"
+                "NVML does not list this process, as in some containers, so its list is incomplete"
             )
         # NVML keeps a few samples of each process, stamped in Unix microseconds.
         uses = _optional(lambda: nvml.nvmlDeviceGetProcessUtilization(handle, started_ns // 1000))
@@ -169,8 +169,10 @@ class _Gpu:
                 percents.setdefault(int(use.pid), []).append(use.smUtil)
         others = [pid for pid in sorted(listed) if not is_own(pid)][:64]
         busy = {pid: round(fmean(percents[pid]) / 100, 4) for pid in others if percents[pid]}
-        fields: dict[str, dict[int, Any]] = {"memory_bytes": listed, "utilization_ratio": busy}
-        return [{"pid": p, **{key: of.get(p) for key, of in fields.items()}} for p in others]
+        return [
+            {"pid": pid, "memory_bytes": listed[pid], "utilization_ratio": busy.get(pid)}
+            for pid in others
+        ]
 
 
 def _handle(nvml: Any, bus_id: str) -> Any:

@@ -32,6 +32,8 @@ from traceview.capture.sidecar.environment import masked_thread
 from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
 
 INTERVAL_NS: Final = 1_000_000
+_LONG_WAIT_NS: Final = 2_500_000
+"""A round that is so late has waited for the GIL: longer than any round takes. A choice of ours."""
 MOST_SAMPLES: Final = 1 << 19
 """Of all threads, in 7 MB; beyond that every second round is dropped, and the interval doubles."""
 MOST_STACKS: Final = 1 << 16
@@ -99,7 +101,9 @@ class Stacks:
             line, is_user = origin.line_of(_line_of(code, place[1])), int(origin.kind == "user")
             return frames.setdefault((file, function, line, is_user), len(frames))
 
-        stacks = [[*map(number_of, zip(k[::2], k[1::2], strict=True))] for k in self.keys]
+        # In the order of their numbers.
+        keys = list(self.keys)
+        stacks = [list(map(number_of, zip(key[::2], key[1::2], strict=True))) for key in keys]
         texts = {"files": list(files), "functions": list(functions)}
         return {**texts, "frames": list(frames), "stacks": stacks}
 
@@ -190,7 +194,9 @@ class PythonListener(WindowListener):
         self._threads: dict[int, int] = {}
         self._names: dict[int, tuple[str, int | None]] = {}
         self._interval_ns = INTERVAL_NS
-        self._round_count = self._cost_ns = self._spent_ns = self._waited_ns = 0
+        self._round_count = self._cost_ns = self._spent_ns = 0
+        self._waited_ns = 0
+        """Of the time of this thread, what it took to wait for the GIL."""
         self._problem: str | None = None
         self._is_stopping = False
         self._phase = 0.0
@@ -331,8 +337,8 @@ class PythonListener(WindowListener):
         self._garbage.release()
         time.sleep(rest_s)
         _DISABLE()
-        if time.time_ns() - self._due_ns > 2_500_000:
-            # It asked for the GIL for longer than any round takes. As a cost of rounds that would hide who keeps it for long again.
+        if time.time_ns() - self._due_ns > _LONG_WAIT_NS:
+            # As a cost of rounds that would hide who keeps the GIL for long again.
             self._waited_ns = time.thread_time_ns() - spent_ns
 
     def _sample(self) -> None:

@@ -60,12 +60,13 @@ class EnvironmentListener(WindowListener):
         """Note all that is known without the driver, so that it is there if the run is killed."""
         # Without values that might be credentials.
         sidecar.add("command", {"script": masked_arguments(sys.argv)})
-        if (own := own_place(os.environ)) is not None:
+        own = own_place(os.environ)
+        if own is not None:
             sidecar.add("cluster", own.as_json())
         sidecar.add("variables", listed_variables(os.environ))
-        tool = getattr(sys, "monitoring", None)
+        memory, tool = sys.modules.get("tracemalloc"), getattr(sys, "monitoring", None)
         hooks: dict[str, Any] = {
-            "tracemalloc": getattr(sys.modules.get("tracemalloc"), "is_tracing", bool)(),
+            "tracemalloc": memory and memory.is_tracing(),
             "sys.settrace": sys.gettrace(),
             "sys.setprofile": sys.getprofile(),
             "sys.monitoring": tool and any(map(tool.get_events, filter(tool.get_tool, range(6)))),
@@ -73,10 +74,13 @@ class EnvironmentListener(WindowListener):
         for name, module, place in _DEBUGGING:
             hooks |= answers({name: partial(attrgetter(place), sys.modules.get(module))})
         sidecar.add("tracing", {"hooks": [name for name, is_on in hooks.items() if is_on]})
-        if (tensorflow := sys.modules.get("tensorflow")) is not None:
-            config, jit = tensorflow.config, tensorflow.config.optimizer.get_jit
+        tensorflow = sys.modules.get("tensorflow")
+        if tensorflow is not None:
+            config = tensorflow.config
+            jit = config.optimizer.get_jit
             sidecar.add("precision", answers({"policy": lambda: _policies(sys.modules)}))
             sidecar.add("xla", answers({"auto_jit": lambda: str(jit() or "off")}))
+            # Those of the machine, those visible to TensorFlow, and those made of them.
             sidecar.add("devices", answers({
                 "physical": lambda: [_device(config, d) for d in config.list_physical_devices()],
                 "visible": lambda: [device.name for device in config.get_visible_devices()],
@@ -222,7 +226,8 @@ def loaded_versions(maps: Path = Path("/proc/self/maps")) -> dict[str, Any]:
         """What a function of a library answers: by a pointer, or as its result, where no pointer is asked for."""
         text = maps.read_text(encoding="utf-8", errors="surrogateescape")
         paths = {line.split(maxsplit=5)[-1] for line in text.splitlines() if ".so" in line}
-        path = next(p for p in sorted(paths) if Path(p).name.startswith(stem) and p[0] == "/")
+        loaded = (path for path in sorted(paths) if Path(path).name.startswith(stem))
+        path = next(path for path in loaded if path.startswith("/"))
         function = ctypes.CDLL(path, mode=_LOADED_ONLY)[name]
         if name == "cudnnGetVersion":
             return int(function())

@@ -46,9 +46,12 @@ class StepRange:
     @classmethod
     def of(cls, steps: range) -> StepRange:
         """Read `range(10, 15)`; raises `UsageError` for a range that cannot be captured."""
-        is_range: bool = isinstance(steps, range)
-        if not is_range or steps.step != 1 or steps.start < 0:
-            raise UsageError(f"steps={steps!r}: not a range of steps", hint="such as range(10, 15)")
+        hint = "range(10, 15) records steps 10 to 14"
+        wrong = UsageError(f"steps={steps!r} is not a range of steps", hint=hint)
+        if not isinstance(steps, range):
+            raise wrong
+        if steps.step != 1 or steps.start < 0:
+            raise wrong
         return cls._checked(steps.start, steps.stop, str(steps), f"range(1, {max(steps.stop, 2)})")
 
     @classmethod
@@ -321,10 +324,11 @@ class StepWindow:
 
     def as_json(self) -> dict[str, Any]:
         """The group `window` of the sidecar."""
+        edges = [call for call in self.calls if call.is_edge]
         return {
             "asked": [self.steps.first, self.steps.last],
             "got": self.got,
-            "edge_steps": [c.number + n for c in self.calls if c.is_edge for n in range(c.count)],
+            "edge_steps": [n for c in edges for n in range(c.number, c.number + c.count)],
             "traced_steps": [call.number for call in self.calls if call.is_traced],
             "cut_steps": [call.number for call in self.calls if call.error],
             "steps_per_call": sorted({call.count for call in self.calls}),
@@ -386,7 +390,8 @@ class StepWindow:
     def _wait_for_edge(self) -> None:
         # With the Python up to the next one.
         followed = [*_followed([*self._before, *self.calls[:1]]), *_followed(self.calls[1:])]
-        longest_ns = max([ns for _, ns in followed] + [c.ended_ns - c.begun_ns for c in self.calls])
+        own_ns = [call.ended_ns - call.begun_ns for call in self.calls]
+        longest_ns = max([ns for _, ns in followed] + own_ns)
         self._edge_s = monotonic() + max(_EDGE_TIMEOUT_NS, 2 * longest_ns) / 1e9
 
     def _look_for_edge(self) -> float:

@@ -83,7 +83,7 @@ def watch(
     """Print a line for each new run, until Ctrl-C.
 
     A line has the mean step time, the share of compute, the change against earlier runs, and the verdict. Commands read
-    TRACEVIEW_TITLE, TRACEVIEW_CODE and others, which env prints.
+    TRACEVIEW_TITLE, TRACEVIEW_FINDING and others, which env prints.
 
     Example: traceview watch logs/ --on-finding input-bound 'notify-send "$TRACEVIEW_TITLE"'
     """
