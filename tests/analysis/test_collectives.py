@@ -309,3 +309,24 @@ def test_a_device_waits_for_its_source(
     assert (collectives_of(loaded).sends.size > 0) == bool(pairs)
     is_met = (rows.state == "communication") & (rows.duration_ps > ms(8))
     assert not is_met.any()
+
+
+@pytest.mark.parametrize(("cores", "communication_ms"), [(2, 0), (3, 4)])
+def test_while_others_have_all_cores_a_collective_holds_nothing_up(
+    cores: int, communication_ms: float, tmp_path: Path
+) -> None:
+    """The sum of the third device lasts while the other two compute again, on two cores or three."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for number in range(3):
+            thread = trace.thread(f"device{number}", 70 + number)
+            stats = {"device_ordinal": number}
+            step.host("dot.1", 1, 10, stats, thread=thread)
+            step.host("all-reduce.7", 10, 14 if number < 2 else 24, stats, thread=thread)
+            step.host("dot.2", 14 if number < 2 else 24, 34, stats, thread=thread)
+    write_sidecar(trace.write(tmp_path), {"cores": {"machine_count": 8, "usable_count": cores}})
+    frame = traceview.load(tmp_path).ledger().to_frame()
+    third = frame[(frame.device == "CPU:2") & (frame.step == 1) & (frame.activity == "collective")]
+    by_state = third.groupby("state").duration_ps.sum() / ms(1)
+    assert by_state.get("communication", 0) == communication_ms
+    assert by_state.sum() == 14

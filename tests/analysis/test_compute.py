@@ -34,6 +34,23 @@ def test_what_graphs_show_is_summed(tmp_path: Path) -> None:
     assert finding_of(report, "constant-compute") is None, "3.6 % is below the limit"
 
 
+@pytest.mark.parametrize(
+    ("field", "code", "is_bound"),
+    [("float64_ops", "float64-compute", False), ("constant_ops", "constant-compute", True)],
+)
+def test_what_costs_at_least_so_much_may_save_more(
+    field: str, code: str, is_bound: bool, tmp_path: Path
+) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        component(step, 1, 8, "model/a:MatMul", each_ms=8)
+    found = finding_of(analyzed(tmp_path, trace, sidecar={"graphs": {field: ["model/a"]}}), code)
+    assert found is not None
+    assert found.loss is not None
+    assert ("at least" not in found.title) is is_bound
+    assert (found.loss.bound_ps_per_step is not None) is is_bound
+
+
 @pytest.mark.parametrize(("scope", "is_one"), [("model", True), ("gradient_tape/model", False)])
 def test_nobody_can_take_a_constant_out_of_gradients(
     scope: str, is_one: bool, tmp_path: Path

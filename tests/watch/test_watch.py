@@ -100,6 +100,18 @@ def test_a_line(command: Command, logs: Path, fixtures: Path) -> None:
     assert re.search(r" · 9\d\.\d% faster than the last 2 runs · ", lines[2])
 
 
+def test_only_runs_of_one_program_on_alike_devices_are_compared(
+    command: Command, logs: Path, fixtures: Path
+) -> None:
+    """Runs on four replicas are no history of one on two."""
+    for day in (2, 3, 4, 5):
+        land(logs, trace_in(fixtures, "keras-fit-4"), f"2026_01_0{day}_00_00_00")
+    land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_06_00_00_00")
+    *_, of_four, of_two = once(command, logs).out.splitlines()
+    assert " the last 3 runs" in of_four
+    assert "the last" not in of_two
+
+
 def test_each_run_is_reported_once(logs: Path, fixtures: Path) -> None:
     follower = begun(logs)
     assert news(follower) == ["2026_01_01_00_00_00 history"]

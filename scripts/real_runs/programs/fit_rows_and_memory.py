@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import tensorflow as tf
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
