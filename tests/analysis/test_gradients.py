@@ -32,6 +32,8 @@ BACKWARD = "gradient_tape/model/dense/MatMul:MatMul"
         (b"Adam/Adam/update_1/ResourceApplyAdam:ResourceApplyAdam", Phase.OPTIMIZER),
         (b"sgd/update_0_3/mul:Mul", Phase.OPTIMIZER),
         (b"StatefulPartitionedCall/adam_1/mul:Mul", Phase.OPTIMIZER),
+        # As Keras 3 writes the name of `RMSprop`.
+        (b"rm_sprop_1/Mul:Mul", Phase.OPTIMIZER),
         (b"sgd/CollectiveReduceV2:CollectiveReduceV2", Phase.REDUCTION),
         (b"x/NcclAllReduce:NcclAllReduce", Phase.REDUCTION),
         (b"adamant/MatMul:MatMul", Phase.FORWARD),

@@ -42,7 +42,7 @@ _BACKWARD_SCOPE: Final = lazy_pattern(rb"(?:^|/)(?:gradient_tape|gradients(?:_\d
 _BACKWARD_TYPE: Final = lazy_pattern(rb"Grad(?:WithArgmax)?(?:V\d+)?$|Backprop")
 _REDUCTION_TYPE: Final = lazy_pattern(rb"Collective\w+|Nccl(?:AllReduce|Reduce)\w*")
 _OPTIMIZER_TYPE: Final = lazy_pattern(rb"(?:Resource)?(?:Sparse)?Apply[A-Z]\w*")
-_OPTIMIZERS: Final = "sgd|gradientdescent|momentum|rmsprop|adam|adamw|adamax|nadam|adagrad|adadelta|adafactor|ftrl|lamb|lion|muon|adamweightdecay"
+_OPTIMIZERS: Final = "sgd|gradientdescent|momentum|rm_?sprop|adam|adam_?w|adamax|nadam|adagrad|adadelta|adafactor|ftrl|lamb|lion|muon|adamweightdecay"
 OPTIMIZER_SCOPE: Final = lazy_pattern(
     rf"(?:^|/)(?:update_\d+|(?:loss_scale_)?optimizer|{_OPTIMIZERS})(?:_\d+)*/".encode(),
     re.IGNORECASE,
