@@ -24,6 +24,7 @@ THREADS: list[dict[str, Any]] = [
 ]
 STEP: Line = ("train.py", "<module>", 60, True)
 COUNT: Line = ("train.py", "count", 12, True)
+GET: Line = ("queue.py", "get", 171, False)
 _ROUNDS = 16
 """In each step."""
 
@@ -36,11 +37,12 @@ def analyzed(
     at_work_ratio: float | None = 1,
     name: str | None = "statistics",
     worker_count: int = 1,
+    inner: tuple[Line, ...] = (),
 ) -> tuple[list[ThreadAtWork], dict[str, Finding]]:
     """Eight steps of 100 ms. In each the step waits for the lock for `lock_ms`, and the device works from 30 ms on.
 
     A round of samples comes every `round_ms` from 1 ms on; the other thread uses a core for `at_work_ratio` of the time until
-    the last round, and rests until the next step; of several each does.
+    the last round, and rests until the next step; of several each does. `inner`: what its line calls.
     """
     trace = new_trace(length_ms=1000)
     executor = trace.thread("tf_Compute", 41)
@@ -55,7 +57,10 @@ def analyzed(
         for number in range(_ROUNDS + 1):
             at_ns = PROFILE_START_NS + round((step.start_ms + 1 + number * round_ms) * 1e6)
             beside = range(BESIDE, BESIDE + worker_count)
-            samples += [(at_ns, MAIN, (STEP,)), *((at_ns, each, (COUNT,)) for each in beside)]
+            samples += [
+                (at_ns, MAIN, (STEP,)),
+                *((at_ns, each, (*inner, COUNT)) for each in beside),
+            ]
             used_us += 1000 * round_ms * (at_work_ratio or 0) * bool(number)
             used = -1 if at_work_ratio is None else round(used_us)
             cpu_us += [-1, *(used for _ in beside)]
@@ -80,6 +85,7 @@ def analyzed(
         pytest.param({"at_work_ratio": 0.49}, False, id="it uses less"),
         pytest.param({"at_work_ratio": None}, False, id="no processor time was recorded"),
         pytest.param({"name": None}, False, id="a thread that Python did not start"),
+        pytest.param({"inner": (GET,)}, False, id="it is seen where it waits"),
         pytest.param(
             {"at_work_ratio": 0.25, "worker_count": 2}, True, id="two hand it to each other"
         ),
@@ -104,7 +110,6 @@ def test_python_of_the_step_itself_is_no_wait_for_the_lock(
     assert ("python-thread" in findings) == is_reported
 
 
-GET: Line = ("queue.py", "get", 171, False)
 TAKE: Line = ("train.py", "take", 44, True)
 
 

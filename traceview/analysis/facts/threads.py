@@ -150,7 +150,8 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
         computed_ps = covered_ps(computed, window)
         if max(kept_ps, awaited_ps) < _HELD_RATIO * computed_ps:
             chosen = computed
-        line = python.lines.at(number, chosen.start, chosen.end)
+        # One that waits for something in Python does not keep the lock.
+        line = python.lines.at(number, chosen.start, chosen.end, may_wait=False)
         if chosen.start.size and line is not None:
             times = kept, kept_ps, given, awaited, awaited_ps, computed_ps
             found.append(ThreadAtWork(number, name, *times, guests, shared(line)))

@@ -159,11 +159,19 @@ class PythonLines:
         """The number of the sampled thread whose events are on a line of the trace; `NONE` if it was not sampled."""
         return self._thread_of_id.get(id_bits(self._recording.lines[line].id), NONE)
 
-    def at(self, thread: int, start_ps: Int64Array, end_ps: Int64Array) -> PythonLine | None:
-        """Where a thread mostly was in spans, int64 `[n]`; None without samples."""
-        spans = union(start_ps, end_ps)
+    def at(
+        self,
+        thread: int,
+        start_ps: Int64Array,
+        end_ps: Int64Array,
+        *,
+        may_wait: bool = True,
+    ) -> PythonLine | None:
+        """Where a thread mostly was in spans, int64 `[n]`; None without samples. `may_wait`: also where it waited."""
+        spans, rows = union(start_ps, end_ps), self._rows_of(thread)
+        rows = rows if may_wait else rows[~self._waits[self._samples.stack[rows]]]
         whole = np.zeros(spans.start.size, dtype=np.int64)
-        return self.in_each(thread, spans.start, spans.end, whole, 1)[0]
+        return self._most(rows, spans.start, spans.end, whole, 1)[0]
 
     def in_each(
         self, thread: int, start_ps: Int64Array, end_ps: Int64Array, group: Int64Array, count: int
