@@ -28,10 +28,36 @@ def test_what_graphs_show_is_summed(tmp_path: Path) -> None:
             component(step, number + 1, 2, *ops)
     report = analyzed(tmp_path, trace, sidecar={"graphs": graphs})
     assert report.results.compute is not None
-    types = [(of.op_type, of.compute_ratio) for of in report.results.compute.op_types]
-    assert types == [("MatMul", 0.5), ("Relu", 0.25), ("Svd", 0.25)]
+    types = [(of.layer, of.op_type, of.compute_ratio) for of in report.results.compute.parts]
+    assert types == [(None, "MatMul", 0.5), (None, "Relu", 0.25), (None, "Svd", 0.25)]
     assert finding_of(report, "float64-compute") is None, "half of 7.2 % is below the limit"
     assert finding_of(report, "constant-compute") is None, "3.6 % is below the limit"
+
+
+@pytest.mark.parametrize(
+    ("of_conv", "parts"),
+    [
+        (8, [(None, "conv", "Conv2D", 0.8), ("train.py:9 in call", None, "MatMul", 0.2)]),
+        (9, [(None, None, "Conv2D", 9 / 11), (None, None, "MatMul", 2 / 11)]),
+    ],
+    ids=["a layer has four fifths", "it has more"],
+)
+def test_compute_is_divided_among_lines_and_layers_or_else_types(
+    of_conv: int, parts: list[tuple[str | None, str | None, str, float]], tmp_path: Path
+) -> None:
+    """The gradient of a line's op is the line's; where it is known, layers do not divide it."""
+    ops = ("a/dense/MatMul:MatMul", "gradient_tape/b/dense/MatMul:MatMul")
+    trace = new_trace()
+    for step in marked_steps(trace):
+        component(step, 1, 4, *ops, *["conv/Conv2D:Conv2D"] * of_conv, each_ms=1)
+    line_of = {op.partition(":")[0]: 0 for op in ops}
+    graphs = {"lines": ["train.py:9 in call"], "line_of": line_of}
+    report = analyzed(tmp_path, trace, sidecar={"graphs": graphs})
+    assert report.results.compute is not None
+    found = [(p.source_line, p.layer, p.op_type) for p in report.results.compute.parts]
+    assert found == [part[:3] for part in parts]
+    shares = [p.compute_ratio for p in report.results.compute.parts]
+    assert shares == pytest.approx([part[3] for part in parts])
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def _add_head(page: Page, screen: doc.Summary, room: _Room) -> None:
         page.gap()
     add_anatomy(page, screen, room.number_lines, has_large_parts=room.has_large_parts)
     if screen.compute and room.gaps:
-        page.prose(_joined(page, screen.compute, ""), indent=_GAP, most_lines=1)
+        page.prose(_joined(page, screen.compute, ""), indent=_GAP, most_lines=2)
 
 
 def _add_trust(page: Page, screen: doc.Summary, most_lines: int) -> None:

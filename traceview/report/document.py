@@ -28,7 +28,7 @@ from traceview.base.text import shell_command, shell_word
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
-from traceview.document.phrase import Phrase, Sentence, Token, device, names, phrase, pieces
+from traceview.document.phrase import Phrase, Sentence, Token, device, name, names, phrase, pieces
 from traceview.document.vocabulary import (
     DEVICE_KINDS,
     QUALITIES,
@@ -45,9 +45,11 @@ from traceview.report.model import (
     PROFILER_FACTOR,
     Report,
     phrases_of_verdict,
+    plain_type,
     profiler_factor,
     reasons,
     started_ns,
+    words_of_part,
 )
 from traceview.report.tables import TABLES
 
@@ -510,12 +512,15 @@ def _remarks(report: Report) -> Iterator[Sentence]:
 
 
 def _compute(report: Report) -> Iterator[Sentence]:
-    """The types of ops that devices computed longest, where they compute most of the time."""
+    """What devices computed longest, where they compute most of the time."""
     compute = report.results.compute
     if compute is not None and (report.verdict.compute_ratio or 0.0) >= _COMPUTE_LEADS:
-        for place, row in enumerate(compute.op_types):
-            share = numbers.percent(row.compute_ratio)
-            yield phrase("" if place else "most compute: ", Token(row.op_type), f" {share}")
+        for place, part in enumerate(compute.parts):
+            is_made = part.source_line or part.layer
+            types = name(plain_type(part.op_type)) if part.op_type and is_made else None
+            of_type = phrase(" (", types, ")") if types else ""
+            share = f"{numbers.percent(part.compute_ratio)} "
+            yield phrase("" if place else "most compute: ", share, words_of_part(part), of_type)
 
 
 # How far the capture can be trusted

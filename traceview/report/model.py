@@ -19,8 +19,8 @@ from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import SEVERITIES, Finding
 from traceview.analysis.rules.rule import LIMIT, phrases_of, rendered
 from traceview.analysis.rules.sentences import text_phrase
-from traceview.analysis.workload.compute import Compute
-from traceview.analysis.workload.compute_rules import FUNCTION_RATIO
+from traceview.analysis.rules.words import line_words
+from traceview.analysis.workload.compute import Compute, PartOfCompute
 from traceview.base.record import (
     Key,
     Message,
@@ -33,7 +33,7 @@ from traceview.base.record import (
     Words,
 )
 from traceview.document import numbers
-from traceview.document.phrase import Phrase, ended, phrase, plain
+from traceview.document.phrase import Phrase, ended, name, phrase, plain
 from traceview.document.vocabulary import DEVICE_KINDS, STATES, look_of
 from traceview.ledger.states import State
 from traceview.trace.model import (
@@ -353,18 +353,12 @@ def _healthy(sums: LedgerSums, times: DeviceTime | None, compute: Compute | None
     who = numbers.plural(count, "CPU" if noun == "replica" and is_cpu else noun)
     share = dict(sums.share_by_state)
     computing = numbers.percent(share.pop(State.COMPUTE.key, 0.0))
-    largest = next(iter(compute.op_types), None) if compute else None
+    largest = next(iter(compute.parts), None) if compute else None
     computing_of = ""
-    if compute and compute.function and _is_telling(compute):
-        place, _, function = compute.function.partition(" in ")
-        # The share is of the function, not of one of its lines. Python makes up names such as `<lambda>`.
-        file = place.rpartition(":")[0]
-        where = file if function.startswith("<") else f"{function}, {file}"
-        computing_of = f", {numbers.percent(compute.function_ratio)} of that in {where}"
-    elif largest is not None and largest.compute_ratio >= LIMIT:
-        # TensorFlow's own names for ops that oneDNN runs.
-        op_type = largest.op_type.removeprefix("_Mkl").removeprefix("Native")
-        computing_of = f", {numbers.percent(largest.compute_ratio)} of that {op_type}"
+    if largest is not None and largest.compute_ratio >= LIMIT:
+        computing_of = (
+            f", {numbers.percent(largest.compute_ratio)} of that {plain(words_of_part(largest))}"
+        )
     key = max(share, key=lambda key: share[key], default=None)
     loss = ""
     if key is not None and share[key] >= LIMIT:
@@ -381,11 +375,24 @@ def healthy_headline(report: Report) -> str:
     return plain(_of_hosts(report.capture, None, text_phrase(headline)))
 
 
-def _is_telling(compute: Compute) -> bool:
-    """Whether one function has much of the compute, not nearly all, and no type of op half as much."""
-    most = max((row.compute_ratio for row in compute.op_types), default=0.0)
-    share = compute.function_ratio or 0.0
-    return FUNCTION_RATIO <= share <= 1 - FUNCTION_RATIO and 2 * most <= share
+def words_of_part(part: PartOfCompute) -> Phrase:
+    """`in call, train.py:31`, `in layer conv/1` or `MatMul`."""
+    if part.source_line:
+        return phrase("in ", name(line_words(part.source_line)))
+    return (
+        phrase("in layer ", name(part.layer))
+        if part.layer
+        else (name(plain_type(part.op_type or "")),)
+    )
+
+
+def plain_type(op_type: str) -> str:
+    """`MatMul` of `_MklNativeFusedMatMul`, as TensorFlow calls ops that Grappler has fused or oneDNN runs."""
+    bare = op_type.removeprefix("_")
+    for mark in ("Mkl", "Native", "Fused"):
+        # `FusedBatchNorm` is no mark: no underscore precedes it.
+        bare = bare.removeprefix(mark) if op_type.startswith("_") else bare
+    return bare
 
 
 def _unusable(trace: Trace, capture: Capture, count: int) -> str:

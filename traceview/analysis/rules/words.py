@@ -279,6 +279,12 @@ def _is_several(argument: Argument) -> bool:
     return False
 
 
+def line_words(line: str) -> str:
+    """`on_train_batch_end, train.py:87`, without names that Python makes up, `<module>`, `<listcomp>`."""
+    place, _, function = line.partition(" in ")
+    return f"{function}, {place}" if function and not function.startswith("<") else place
+
+
 def tokens_of(argument: Argument) -> Iterator[Token]:
     """An argument in words."""
     match argument:
@@ -290,10 +296,7 @@ def tokens_of(argument: Argument) -> Iterator[Token]:
         case StateName(state):
             yield Token(MEANINGS[BY_KEY[state]].name)
         case Line(line):
-            # `on_train_batch_end, train.py:87`; without names that Python makes up: `<module>`, `<listcomp>`
-            place, _, function = line.partition(" in ")
-            is_named = function and not function.startswith("<")
-            yield Token(f"{function}, {place}" if is_named else place, "name")
+            yield Token(line_words(line), "name")
         case _:
             yield Token(_number(argument), "number")
 

@@ -10,6 +10,7 @@ Ops of JAX say their program, named after its function. TensorFlow calls the gra
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from traceview.analysis.facts.layers import (
     cast_labels,
     instructions_that,
     label_kernels,
+    label_places,
     label_updates,
 )
 from traceview.analysis.measures.context import Analysis, Context
@@ -53,8 +55,8 @@ from traceview.analysis.workload.costly_ops import (
     BY_NAME,
     GROUPS,
     LOW_RATE,
+    all_ps,
     labels_by_name,
-    longest_function,
     multiplies_nothing,
     own_part,
     slow_products,
@@ -63,7 +65,7 @@ from traceview.analysis.workload.costly_ops import (
 from traceview.analysis.workload.second_forward import second_forward
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
-from traceview.base.record import OpType, Record, Share, SourceLine
+from traceview.base.record import OpName, OpType, Record, Share, SourceLine
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE
@@ -81,21 +83,29 @@ from traceview.xplane.planes import ActivityClass
 TOP_TYPES: Final = 3
 """Types of ops that are named, those that take longest."""
 
+MOST_PARTS: Final = 3
+_NEARLY_ALL: Final = 0.8
+"""Of the compute: a line or layer that has more of it tells no more than that it is the step. A choice of ours."""
+
 OPTIMIZER: Final = "optimizer"
 
 _KINDS: Final = (*(kind.value for kind in SideWork), OPTIMIZER)
 _SPARSE_UPDATES: Final = ("UnsortedSegmentSum", "ResourceScatter", "ResourceSparseApply")
 
 
-class TypeOfCompute(Record, frozen=True):
-    """The ops of one type.
+class PartOfCompute(Record, frozen=True):
+    """Ops that one line of Python made, with their gradients, else those of one layer, else those of one type.
 
     Attributes:
-        op_type: Their type.
-        compute_ratio: Their share of the compute in the used steps.
+        source_line: The line; null where none was recorded.
+        layer: The layer, where no line was recorded; null where no name shows any.
+        op_type: The type of op that takes most of it; null where none was recorded.
+        compute_ratio: Its share of the compute in the used steps.
     """
 
-    op_type: OpType
+    source_line: SourceLine | None
+    layer: OpName | None
+    op_type: OpType | None
     compute_ratio: Share
 
 
@@ -103,25 +113,43 @@ class Compute(Record, frozen=True):
     """What the compute of the used steps consists of.
 
     Attributes:
-        op_types: The three types of ops that take longest on all devices together.
-        function: The line of the longest op of the Python function that takes longest, with its gradients; null where none is known.
-        function_ratio: The share of the compute that this function has.
+        parts: The three parts that take longest on all devices together, parts by type where one line or layer has nearly all.
     """
 
-    op_types: tuple[TypeOfCompute, ...]
-    function: SourceLine | None = None
-    function_ratio: Share | None = None
+    parts: tuple[PartOfCompute, ...]
 
 
 def compute(context: Context) -> Compute | Skipped:
     """The compute of each device in the used steps."""
     if not context.ledger.has_steps:
         return Skipped("no used step")
-    ops = context.once(_all_ops)
-    if not ops.whole_ps:
+    if not context.once(all_ps).any():
         return Skipped("no device computed in the used steps")
-    shares = (TypeOfCompute(type_, ops.by_type[type_] / ops.whole_ps) for type_ in ops.types)
-    return Compute(tuple(shares), *(longest_function(context) or ()))
+    return Compute(tuple(islice(_parts(context), MOST_PARTS)))
+
+
+def _parts(context: Context) -> Iterator[PartOfCompute]:
+    """All parts, the one that takes longest first."""
+    made, ps = context.trace.once(label_places), context.once(all_ps)
+    types, type_of_label = context.once(types_of_labels)
+    number_of: dict[tuple[str, str], int] = {("", ""): 0}
+    # A line stands for itself, in whichever layer it is.
+    makers = ((place.line, "" if place.line else "/".join(place.scopes)) for place in made.places)
+    number = [number_of.setdefault(maker, len(number_of)) for maker in makers]
+    part = np.array(number, dtype=np.int64)[made.place]
+    whole_ps, count = int(ps.sum()), len(number_of)
+    if SWEEPS.totals(part, ps, count)[1:].max(initial=0) > _NEARLY_ALL * whole_ps:
+        part = np.zeros_like(part)
+    # What nobody is known to have made is divided by its type.
+    part = np.where(part == 0, count + type_of_label, part)
+    known = [*((*maker, "") for maker in number_of), *(("", "", type_) for type_ in types)]
+    by_part = SWEEPS.totals(part, ps, len(known))
+    for place in sorted(range(len(known)), key=lambda place: (-by_part[place], known[place])):
+        by_type = SWEEPS.totals(type_of_label, np.where(part == place, ps, 0), len(types))
+        (line, layer, _), op_type = known[place], types[int(by_type.argmax())]
+        if by_part[place] and (line or layer or op_type):
+            ratio = int(by_part[place]) / whole_ps
+            yield PartOfCompute(line or None, layer or None, op_type or None, ratio)
 
 
 class _SomeOps(Struct, frozen=True, eq=False):

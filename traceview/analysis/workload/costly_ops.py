@@ -41,7 +41,6 @@ from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import (
     Phase,
-    label_lines,
     of_instructions,
     op_labels,
     op_names,
@@ -304,15 +303,3 @@ def slow_products(context: Context) -> tuple[BoolArray, float]:
     is_slow: BoolArray = is_known & (rate < SLOW_RATE * usual)
     slow_ps = float(ps[is_slow].sum())
     return is_slow, 1 - float(flops[is_slow].sum()) / usual / slow_ps if slow_ps else 0.0
-
-
-def longest_function(context: Context) -> tuple[str, float] | None:
-    """The line whose op takes longest in the Python function that does, and the share that this function has of the compute."""
-    lines, ps = context.trace.once(label_lines), context.once(all_ps)
-    codes, code = context.once(codes_of_labels)
-    has_function = np.array([" in " in line for line in lines], dtype=np.bool_)
-    by_code = SWEEPS.totals(code, np.where(has_function, ps, 0), len(codes))
-    if not by_code.any():
-        return None
-    own_ps = np.where(has_function & (code == np.argmax(by_code)), ps, 0)
-    return lines[int(np.argmax(own_ps))], int(own_ps.sum()) / int(ps.sum())
