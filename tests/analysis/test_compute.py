@@ -34,30 +34,61 @@ def test_what_graphs_show_is_summed(tmp_path: Path) -> None:
     assert finding_of(report, "constant-compute") is None, "3.6 % is below the limit"
 
 
+A, B = "train.py:9 in call", "train.py:21 in step"
+
+
 @pytest.mark.parametrize(
-    ("of_conv", "parts"),
+    ("ops", "parts"),
     [
-        (8, [(None, "conv", "Conv2D", 0.8), ("train.py:9 in call", None, "MatMul", 0.2)]),
-        (9, [(None, None, "Conv2D", 9 / 11), (None, None, "MatMul", 2 / 11)]),
+        pytest.param(
+            {
+                "a/MatMul": (2, A),
+                "gradient_tape/a/MatMul": (2, A),
+                "b/MatMul": (1, A),
+                "conv/Tanh": (4, None),
+            },
+            [(None, "a", 4), (None, "conv", 4), (None, "b", 1)],
+            id="layers of one line",
+        ),
+        pytest.param(
+            {"a/MatMul": (3, A), "a/Tanh": (2, B), "MatMul": (1, "train.py:30 in step")},
+            [(A, None, 3), (B, None, 2), ("train.py:30 in step", None, 1)],
+            id="lines of one layer, and one without",
+        ),
+        pytest.param(
+            {"a/MatMul": (3, A), "a/Tanh": (2, B), "b/MatMul": (1, B)},
+            [(A, None, 3), (B, "a", 2), (None, "b", 1)],
+            id="a line and a layer with others each",
+        ),
+        pytest.param(
+            {"a/MatMul": (8, A), "b/Tanh": (2, B)},
+            [(A, None, 8), (B, None, 2)],
+            id="one has four fifths",
+        ),
+        pytest.param(
+            {"a/MatMul": (9, A), "b/Tanh": (2, B)},
+            [(None, None, 9), (None, None, 2)],
+            id="it has more",
+        ),
     ],
-    ids=["a layer has four fifths", "it has more"],
 )
 def test_compute_is_divided_among_lines_and_layers_or_else_types(
-    of_conv: int, parts: list[tuple[str | None, str | None, str, float]], tmp_path: Path
+    ops: dict[str, tuple[int, str | None]],
+    parts: list[tuple[str | None, str | None, int]],
+    tmp_path: Path,
 ) -> None:
-    """The gradient of a line's op is the line's; where it is known, layers do not divide it."""
-    ops = ("a/dense/MatMul:MatMul", "gradient_tape/b/dense/MatMul:MatMul")
-    trace = new_trace()
+    """Of each op its length in milliseconds and its line."""
+    trace, lines = new_trace(), ["train.py:9 in call", "train.py:21 in step", "train.py:30 in step"]
     for step in marked_steps(trace):
-        component(step, 1, 4, *ops, *["conv/Conv2D:Conv2D"] * of_conv, each_ms=1)
-    line_of = {op.partition(":")[0]: 0 for op in ops}
-    graphs = {"lines": ["train.py:9 in call"], "line_of": line_of}
-    report = analyzed(tmp_path, trace, sidecar={"graphs": graphs})
+        made = [f"{op}:{op.rpartition('/')[2]}" for op, (ms, _) in ops.items() for _ in range(ms)]
+        component(step, 1, 4, *made, each_ms=1)
+    line_of = {op: lines.index(line) for op, (_, line) in ops.items() if line}
+    report = analyzed(tmp_path, trace, sidecar={"graphs": {"lines": lines, "line_of": line_of}})
     assert report.results.compute is not None
-    found = [(p.source_line, p.layer, p.op_type) for p in report.results.compute.parts]
-    assert found == [part[:3] for part in parts]
-    shares = [p.compute_ratio for p in report.results.compute.parts]
-    assert shares == pytest.approx([part[3] for part in parts])
+    found = report.results.compute.parts
+    whole = sum(length for length, _ in ops.values())
+    assert [(p.source_line, p.layer) for p in found] == [part[:2] for part in parts]
+    assert [p.compute_ratio * whole for p in found] == pytest.approx([part[2] for part in parts])
 
 
 @pytest.mark.parametrize(

@@ -376,14 +376,12 @@ def healthy_headline(report: Report) -> str:
 
 
 def words_of_part(part: PartOfCompute) -> Phrase:
-    """`in call, train.py:31`, `in layer conv/1` or `MatMul`."""
-    if part.source_line:
-        return phrase("in ", name(line_words(part.source_line)))
-    return (
-        phrase("in layer ", name(part.layer))
-        if part.layer
-        else (name(plain_type(part.op_type or "")),)
-    )
+    """`in call, train.py:31`, `in layer conv/1`, `in layer conv/1, train.py:31` or `MatMul`."""
+    layer = phrase("layer ", name(part.layer)) if part.layer else ""
+    line = name(line_words(part.source_line)) if part.source_line else ""
+    if not layer and not line:
+        return (name(plain_type(part.op_type or "")),)
+    return phrase("in ", layer, ", " if layer and line else "", line)
 
 
 def plain_type(op_type: str) -> str:

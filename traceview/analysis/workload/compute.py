@@ -9,6 +9,7 @@ Ops of JAX say their program, named after its function. TensorFlow calls the gra
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
@@ -94,11 +95,11 @@ _SPARSE_UPDATES: Final = ("UnsortedSegmentSum", "ResourceScatter", "ResourceSpar
 
 
 class PartOfCompute(Record, frozen=True):
-    """Ops that one line of Python made, with their gradients, else those of one layer, else those of one type.
+    """Ops of one layer that one line of Python made, with their gradients; without layer and line those of one type.
 
     Attributes:
-        source_line: The line; null where none was recorded.
-        layer: The layer, where no line was recorded; null where no name shows any.
+        source_line: The line; null where none was recorded, and where the layer has no other and the line has.
+        layer: The layer; null where no name shows any, and where the line makes no other.
         op_type: The type of op that takes most of it; null where none was recorded.
         compute_ratio: Its share of the compute in the used steps.
     """
@@ -113,7 +114,7 @@ class Compute(Record, frozen=True):
     """What the compute of the used steps consists of.
 
     Attributes:
-        parts: The three parts that take longest on all devices together, parts by type where one line or layer has nearly all.
+        parts: The three parts that take longest on all devices together, by type where one line and layer has nearly all.
     """
 
     parts: tuple[PartOfCompute, ...]
@@ -132,11 +133,9 @@ def _parts(context: Context) -> Iterator[PartOfCompute]:
     """All parts, the one that takes longest first."""
     made, ps = context.trace.once(label_places), context.once(all_ps)
     types, type_of_label = context.once(types_of_labels)
-    number_of: dict[tuple[str, str], int] = {("", ""): 0}
-    # A line stands for itself, in whichever layer it is.
-    makers = ((place.line, "" if place.line else "/".join(place.scopes)) for place in made.places)
-    number = [number_of.setdefault(maker, len(number_of)) for maker in makers]
-    part = np.array(number, dtype=np.int64)[made.place]
+    makers = [("/".join(place.scopes), place.line) for place in made.places]
+    number_of = {maker: number for number, maker in enumerate(dict.fromkeys((("", ""), *makers)))}
+    part = np.array([*map(number_of.__getitem__, makers)], dtype=np.int64)[made.place]
     whole_ps, count = int(ps.sum()), len(number_of)
     if SWEEPS.totals(part, ps, count)[1:].max(initial=0) > _NEARLY_ALL * whole_ps:
         part = np.zeros_like(part)
@@ -144,12 +143,22 @@ def _parts(context: Context) -> Iterator[PartOfCompute]:
     part = np.where(part == 0, count + type_of_label, part)
     known = [*((*maker, "") for maker in number_of), *(("", "", type_) for type_ in types)]
     by_part = SWEEPS.totals(part, ps, len(known))
-    for place in sorted(range(len(known)), key=lambda place: (-by_part[place], known[place])):
+    order = sorted(
+        np.flatnonzero(by_part).tolist(), key=lambda place: (-by_part[place], known[place])
+    )
+    lines_of, layers_of = (Counter(known[place][column] for place in order) for column in range(2))
+    for place in order:
         by_type = SWEEPS.totals(type_of_label, np.where(part == place, ps, 0), len(types))
-        (line, layer, _), op_type = known[place], types[int(by_type.argmax())]
-        if by_part[place] and (line or layer or op_type):
-            ratio = int(by_part[place]) / whole_ps
-            yield PartOfCompute(line or None, layer or None, op_type or None, ratio)
+        (layer, line, _), op_type = known[place], types[int(by_type.argmax())]
+        if layer or line or op_type:
+            is_of_line = bool(line) and layers_of[line] == 1
+            shown = line if is_of_line or not layer or lines_of[layer] > 1 else ""
+            yield PartOfCompute(
+                shown or None,
+                None if is_of_line else layer or None,
+                op_type or None,
+                int(by_part[place]) / whole_ps,
+            )
 
 
 class _SomeOps(Struct, frozen=True, eq=False):
