@@ -122,7 +122,9 @@ RARE = [
     140,  # A window without length.
     479,  # Steps whose first events begin at once.
     823,  # Events launched at once end a gap.
+    1839,  # Kernels of a repetition begin at once.
     2178,  # The host waits since before the window.
+    3067,  # A copy and a collective of one length, launched at once, end a gap.
 ]
 
 

@@ -40,6 +40,9 @@ NEVER_BUSY_TYPES = {
 UNIFIED_MEMORY_IDS = range(0x10000000, 0x10000100)
 
 
+ORDER = ("compute", "collective", "h2d", "d2h", "d2d", "memset")
+
+
 @dataclass(eq=False)
 class Activity:
     """One counted event of a device."""
@@ -56,6 +59,12 @@ class Activity:
     @property
     def span(self) -> tuple[int, int]:
         return (self.event.start, self.event.end if self.end is None else self.end)
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """By which the events of a device are in order."""
+        start, end = self.span
+        return start, -end, ORDER.index(self.cls)
 
 
 def line_never_counts(line: Line) -> bool:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from tests.oracle.classes import Activity
 from tests.oracle.host_causes import HostCauses, launch_of
-from tests.oracle.intervals import Cover, Interval, clip, length, overlaps, subtract
+from tests.oracle.intervals import Cover, Interval, clip, overlaps, subtract
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 
 LATENCY_PS = 20_000_000
@@ -149,10 +149,8 @@ def _parts(
     known = [(launch, activity) for launch, activity in launches if launch is not None]
     if not known:
         return [(start, end, "unknown")], start, False
-    # Of several events that begin together, the one launched first counts, then the longest.
-    launch, after = min(
-        known, key=lambda pair: (pair[0].start, -length([pair[1].span]), pair[0].order)
-    )
+    # Of several events that begin together, the one launched first counts, then the first.
+    launch, after = min(known, key=lambda pair: (pair[0].start, pair[1].order))
     is_read = after.cls == "d2h"
     late_end = launch.start
     if host.has_queue and launch.end - launch.start >= LATENCY_PS:

@@ -23,9 +23,7 @@ def periodic_steps(answer: HostAnswer) -> list[Step]:
     of_device: list[list[Activity]] = []
     kernels: list[Activity] = []
     for device in answer.devices:
-        own = sorted(
-            device.of_class("compute", "collective"), key=lambda activity: activity.event.start
-        )
+        own = sorted(device.of_class("compute", "collective"), key=lambda activity: activity.order)
         if device.kind != "replica":
             of_device.append(own)
             kernels = own if len(own) > len(kernels) else kernels
