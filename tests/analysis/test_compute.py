@@ -11,6 +11,7 @@ from scripts.cuda_trace import U64
 from scripts.scenarios.model import marked_steps, new_trace
 from scripts.scenarios.step_ops import printing_in_step
 from tests.analysis.made import analyzed, finding_of, in_program, write_program
+from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import component
 from tests.xplane.hlo_messages import F32, F64, ModuleWriter, add_programs
 
@@ -342,13 +343,22 @@ BATCH, WEIGHTS = (32, 8), (8, 8)
 
 
 @pytest.mark.parametrize(
-    ("device", "gives", "is_second"),
-    [(0, (32,), True), (1, (32,), False), (0, BATCH, False), (0, WEIGHTS, True)],
+    ("device", "gives", "captured", "is_second"),
+    [
+        (0, (32,), [], True),
+        (1, (32,), [], False),
+        (0, BATCH, [], False),
+        (0, WEIGHTS, [], True),
+        (0, (32,), ["seen"], False),
+    ],
 )
 def test_a_second_forward_pass_is_on_the_device_of_the_first_and_makes_no_batch(
-    device: int, gives: tuple[int, ...], is_second: bool, tmp_path: Path
+    device: int, gives: tuple[int, ...], captured: list[str], is_second: bool, tmp_path: Path
 ) -> None:
-    """10 of 50 ms in a function that runs the code of the one that trains; and of which it gives weights back."""
+    """10 of 50 ms in a function that runs the code of the one that trains; and of which it gives weights back.
+
+    `captured`: functions that make batches, as the capture has seen.
+    """
     programs = {}
     for number, (scopes, result) in enumerate(
         (
@@ -380,7 +390,9 @@ def test_a_second_forward_pass_is_on_the_device_of_the_first_and_makes_no_batch(
         ):
             stats = in_program(name, f"jit_{program}", int(program == "seen"))
             step.kernel(on, begin, begin + 10, name="fusion", op="XlaModule:", stats=stats)
-    add_programs(trace.write(tmp_path), programs)
+    path = trace.write(tmp_path)
+    add_programs(path, programs)
+    write_sidecar(path, {"graphs": {"makes_batches": captured}})
     found = finding_of(traceview.analyze(tmp_path), "second-forward")
     assert (found is not None) == is_second
     if found is not None:

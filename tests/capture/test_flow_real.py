@@ -14,6 +14,7 @@ pytestmark = pytest.mark.tensorflow
 SCRIPT = """
 import json
 import tensorflow as tf
+from traceview.graphs.calls import makes_batches
 from traceview.graphs.flow import describe_values
 
 (cpu,) = tf.config.list_physical_devices("CPU")
@@ -145,6 +146,26 @@ of, factor = weight.values, tf.constant(2.0)
 result["whole"] = described(whole, ONES, factor, of=of)
 result["sliced"] = described(sliced, ONES, factor, of=of)
 result["divided"] = described(divided, ONES, ONES, factor, of=of)
+
+
+def step(x, actions, labels):
+    return tf.reduce_sum(x) + tf.cast(tf.reduce_sum(actions) + tf.reduce_sum(labels), tf.float32)
+
+
+def of(give):
+    return tf.function(give).get_concrete_function(ONES)
+
+
+others = {
+    "played": of(lambda x: (tf.zeros([9, 5], tf.int64), head)),
+    "prepared": of(lambda x: tf.repeat(x, 2, axis=0)),
+    "predicted": of(lambda x: tf.matmul(tf.matmul(x, frozen), head)),
+    "logged": of(tf.reduce_sum),
+    "other type": of(lambda x: tf.zeros([4, 5])),
+}
+called = tf.function(step).get_concrete_function(ONES, tf.zeros([4, 5], tf.int64), tf.zeros([4], tf.int64))
+given = makes_batches(others.values(), [called])
+result["batches"] = [name for name, function in others.items() if any(function is each for each in given)]
 print(json.dumps(result))
 """
 
@@ -192,3 +213,8 @@ def test_a_gradient_is_dense_for_what_no_batch_needs(described: dict[str, Any]) 
 def test_replicas_that_read_the_same_batch(described: dict[str, Any]) -> None:
     same = {kind: described[kind]["same_batch"] for kind in ("whole", "sliced", "divided", "fixed")}
     assert same == {"whole": 2, "sliced": 0, "divided": 0, "fixed": 0}
+
+
+def test_functions_that_give_what_a_step_takes_make_batches(described: dict[str, Any]) -> None:
+    """Of the type and all dimensions but the first of an argument; a step gives losses itself, and takes none."""
+    assert described["batches"] == ["played", "prepared"]

@@ -31,7 +31,10 @@ LINE_OF = {
 
 def lines_of(*graphs: dict[str, int | None]) -> GraphLines:
     return GraphLines(
-        [GraphValues((), (), (), (), (), (), (), (), None, LINES, graph, {}) for graph in graphs]
+        [
+            GraphValues((), (), (), (), (), (), (), (), None, (), LINES, graph, {})
+            for graph in graphs
+        ]
     )
 
 

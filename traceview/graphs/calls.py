@@ -96,6 +96,22 @@ def computes_gradients(function: Any) -> bool:
     return False
 
 
+def makes_batches(functions: Iterable[Any], of_steps: Iterable[Any]) -> list[Any]:
+    """Those of some concrete functions that give tensors of a kind that one of a step takes and gives not itself.
+
+    The kind is the type and all dimensions but the first, which a script may cut; a scalar has none.
+    """
+    steps = list(of_steps)
+    own = [_kinds(each.inputs[: len(each.inputs) - len(each.captured_inputs)]) for each in steps]
+    taken = set[Any]().union(*own) - set[Any]().union(*(_kinds(each.outputs) for each in steps))
+    return [each for each in functions if not taken.isdisjoint(_kinds(each.outputs))]
+
+
+def _kinds(tensors: Iterable[Any]) -> set[Any]:
+    shaped = (each for each in tensors if getattr(each, "shape", None) is not None)
+    return {(each.dtype.name, *each.shape[1:].as_list()) for each in shaped if each.shape.rank}
+
+
 def updates_alone(function: Any) -> bool:
     """Whether a concrete function without arguments only updates variables that are trained, as after micro-batches."""
     with suppress(Exception):  # private parts of TensorFlow

@@ -73,7 +73,10 @@ def second_forward(context: Context) -> Finding | None:
     again = SWEEPS.totals(function[is_again], ps[is_again], count)
     is_second = ~trains & (whole > 0) & (again >= SECOND_FORWARD.limits["code_ratio"] * whole)
     trained = {name for name, does in zip(names, trains.tolist(), strict=True) if does}
-    is_second &= ~np.isin(names, makes_batches(trace.instructions, trained))
+    # What is computed for the step is no second pass.
+    made = set(makes_batches(trace.instructions, trained))
+    made.update(*(host.captured.graphs.makes_batches for host in trace.hosts))
+    is_second &= ~np.isin(names, sorted(made))
     seconds = np.flatnonzero(is_second)
     of_seconds = np.zeros(ledger.count, dtype=np.bool_)
     of_seconds[rows[is_second[function]]] = True

@@ -20,7 +20,14 @@ from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.sidecar.file import Facts, Sidecar, WindowListener, answers
 from traceview.capture.steps.observer import Observer, name_of_concrete
 from traceview.capture.steps.step_inputs import Sizes, StepInputs
-from traceview.graphs.calls import Call, calls_of, count_ops, traces, training_loop
+from traceview.graphs.calls import (
+    Call,
+    calls_of,
+    count_ops,
+    makes_batches,
+    traces,
+    training_loop,
+)
 from traceview.graphs.flops import describe_flops
 from traceview.graphs.flow import describe_values
 
@@ -57,6 +64,7 @@ def describe_steps(
 ) -> dict[str, dict[str, Any]]:
     """The groups for step functions of these names."""
     of_steps: list[Any] = []
+    functions: list[Any] = []
     uses: dict[int, _Use] = {}
     described = []
     models = [model for callee in steps.callees if (model := callee.model()) is not None]
@@ -66,6 +74,7 @@ def describe_steps(
         runs = max((each.runs_per_call for each in steps.callees if each.name == name), default=0)
         for made in map(traces, steps.functions_of(name)):
             graph = made[-1].graph
+            functions.append(made[-1])
             of_steps.append(graph)
             own = {id(use.variable): use for use in _uses(graph, frozen)}
             uses.update(own)
@@ -93,6 +102,7 @@ def describe_steps(
             "values": lambda: describe_values(of_steps, shapes, trained),
             "lines": lambda: describe_lines(of_steps) if is_source_wanted else {},
             "flops": lambda: {"flops": describe_flops(of_steps, batch.get("per_replica"))},
+            "batches": lambda: {"makes_batches": _batch_makers(steps, functions)},
         })  # fmt: skip
     finally:
         if was_enabled:
@@ -107,6 +117,13 @@ def describe_steps(
         "placement": {"functions": described},
         "graphs": {field: value for part in graphs.values() for field, value in part.items()},
     }
+
+
+def _batch_makers(steps: Observer, of_steps: Sequence[Any]) -> list[str]:
+    """The names of other functions that give what those of the steps take."""
+    called = (function for callee in steps.callees for function in callee.functions)
+    others = [made[-1] for made in map(traces, called) if made and made[-1] not in of_steps]
+    return sorted({name_of_concrete(each) for each in makes_batches(others, of_steps)})
 
 
 def _describe_function(made: Sequence[Any], uses: Iterable[_Use]) -> dict[str, Any]:
