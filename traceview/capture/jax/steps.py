@@ -30,11 +30,7 @@ from weakref import ref
 
 from traceview.capture.process.around import Before, Patches, around
 from traceview.capture.process.imports import ImportWatch
-from traceview.capture.record.capture import Framework, Watched
-from traceview.capture.record.profiler import JaxProfiler
-from traceview.capture.record.settings import Settings
 from traceview.capture.sidecar.file import Sidecar, WindowListener, answers
-from traceview.capture.steps.hooks import Place
 from traceview.capture.steps.observer import Recognizer, micro_batches
 from traceview.capture.window.step_window import StepWindow
 
@@ -607,12 +603,3 @@ def _leads(called: CompiledFunction, leading: CompiledFunction) -> bool:
         return called.computes_gradients
     computes_more = called.calls * called.work > leading.calls * leading.work
     return called.calls >= _FEWEST_CALLS and computes_more
-
-
-def _watch(window: StepWindow, settings: Settings, places: Sequence[Place] | None) -> Watched:
-    """Programs of JAX hold their lines. Where `places` are given, the program itself says which its steps are."""
-    steps = JaxSteps(window, settings.step_functions, are_marked=places is not None)
-    return steps, steps.hooks, (steps, steps.hooks)
-
-
-JAX: Final = Framework(("jax", "jaxlib", "flax", "optax", "keras", "numpy"), JaxProfiler, _watch)

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -18,7 +17,7 @@ from traceview.base.errors import CaptureError
 from traceview.capture.process.around import interrupts_held
 from traceview.capture.record.destination import TRACE_SUFFIX, Destination, RunChoice, has_trace
 from traceview.capture.record.outcome import End, no_step_watch, nothing_captured, shortcomings
-from traceview.capture.record.profiler import Profiler
+from traceview.capture.record.profiler import JaxProfiler, Profiler
 from traceview.capture.record.settings import Settings
 from traceview.capture.sampling.nvml import NvmlListener
 from traceview.capture.sampling.processor_times import ProcessorTimesListener
@@ -48,7 +47,18 @@ def _watch(window: StepWindow, settings: Settings, places: Sequence[Place] | Non
     return observer, Hooks(observer, places), (placement,)
 
 
-TENSORFLOW: Final = Framework(("tensorflow", "keras", "tf_keras", "numpy"), Profiler, _watch)
+def _watch_jax(window: StepWindow, settings: Settings, places: Sequence[Place] | None) -> Watched:
+    """Programs of JAX hold their lines. Where `places` are given, the program itself says which its steps are."""
+    from traceview.capture.jax.steps import JaxSteps
+
+    steps = JaxSteps(window, settings.step_functions, are_marked=places is not None)
+    return steps, steps.hooks, (steps, steps.hooks)
+
+
+_TENSORFLOW: Final = Framework(("tensorflow", "keras", "tf_keras", "numpy"), Profiler, _watch)
+_JAX: Final = Framework(
+    ("jax", "jaxlib", "flax", "optax", "keras", "numpy"), JaxProfiler, _watch_jax
+)
 
 
 def framework_in_use() -> str:
@@ -79,8 +89,7 @@ class Capture:
         self._destination = Destination(settings.out)
         self._choice = RunChoice(self._destination, settings.run, say)
         is_jax = (framework or framework_in_use()) == "jax"
-        # By name: its room knows this one.
-        used: Framework = import_module("traceview.capture.jax.steps").JAX if is_jax else TENSORFLOW
+        used = _JAX if is_jax else _TENSORFLOW
         self._modules = used.modules
         self.profiler = used.profiler(self._note_script)
         self.marker = self.profiler.marker
