@@ -26,7 +26,8 @@ from tests.python_sidecars import (
     python_group,
 )
 from tests.sidecars import write_sidecar
-from traceview.trace.host.python_lines import PythonLines, line_ids
+from traceview.trace.host.python_lines import PythonLines
+from traceview.trace.host.thread_clocks import line_ids
 from traceview.trace.sidecar.sidecar import PythonRecord, PythonThread, python_samples
 
 MAIN, LOADER = 0, 1

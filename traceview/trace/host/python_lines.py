@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from functools import cached_property, lru_cache
 from typing import Final
 
@@ -27,6 +27,7 @@ from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_MS, PS_PER_NS, PS_PER_US
 from traceview.trace.columns import NONE
 from traceview.trace.host.state_timeline import joined_spans
+from traceview.trace.host.thread_clocks import FURTHEST_NS, id_bits, places_of_ids
 from traceview.trace.model import Recording
 from traceview.trace.sidecar.sidecar import (
     PythonFrame,
@@ -35,10 +36,6 @@ from traceview.trace.sidecar.sidecar import (
     PythonThread,
 )
 
-_BITS: Final = (1 << 64) - 1
-_LOW_BITS: Final = (1 << 32) - 1
-FURTHEST_NS: Final = (1 << 62) // PS_PER_NS
-"""Samples further from the start of the profile are as if they were so far away: outside of every span."""
 _LATE_PS: Final = 5 * PS_PER_MS // 2
 """A round that comes so late was kept from Python's lock: half of the 5 ms for which a thread keeps it where others want it;
 rounds are due after 0.5 to 1.5 ms."""
@@ -77,12 +74,6 @@ def _of_keras(frame: PythonFrame) -> str | None:
         return None
     words = hook[1].split("_")
     return f"{_CLASSES.get(hook[1], ''.join(map(str.capitalize, words)))}.{frame.function}"
-
-
-_HASH_SEED: Final = 0xC70F6907
-_HASH_FACTOR: Final = 0xC6A4A7935BD1E995
-_HASH_SHIFT: Final = 47
-"""MurmurHash2 of 64 bits (libstdc++, hash_bytes.cc)."""
 
 
 class PythonLine(Struct, frozen=True):
@@ -568,37 +559,3 @@ def python_lines(recording: Recording, host: int) -> PythonLines | None:
     if samples is None or info.profile_start_ns is None:
         return None
     return PythonLines(recording, host, samples, info.profile_start_ns)
-
-
-def line_ids(thread: PythonThread) -> tuple[int | None, ...]:
-    """The ids that the line of a thread may have, the likelier first; None where the sidecar does not say."""
-    address = thread.ident
-    if address is None:
-        return None, None, None, None, thread.native_id
-    hashed = _hash(address)
-    return hashed, hashed & _LOW_BITS, address, address & _LOW_BITS, thread.native_id
-
-
-def places_of_ids(threads: Iterable[PythonThread]) -> dict[int, int]:
-    """The place of each thread by every id that its line may have; of several threads with one id that with which it is likelier."""
-    known: dict[int, int] = {}
-    for forms in zip(*map(line_ids, threads), strict=True):
-        for place, id_ in enumerate(forms):
-            if id_ is not None:
-                known.setdefault(id_bits(id_), place)
-    return known
-
-
-def id_bits(id_: int) -> int:
-    """An id of a line without its sign, as ids are compared."""
-    return id_ & _BITS
-
-
-def _hash(address: int) -> int:
-    mixed = _shifted(address * _HASH_FACTOR & _BITS) * _HASH_FACTOR & _BITS
-    start = _HASH_SEED ^ (8 * _HASH_FACTOR & _BITS)
-    return _shifted(_shifted((start ^ mixed) * _HASH_FACTOR & _BITS) * _HASH_FACTOR & _BITS)
-
-
-def _shifted(value: int) -> int:
-    return value ^ (value >> _HASH_SHIFT)

@@ -1,10 +1,12 @@
-"""Puts the clocks of the threads of a host on the clock of the trace: how long each ran, and how long it was ready without a core.
+"""Puts the clocks of the threads of a host on the clock of the trace: how long each ran, and how long it was ready without a core; and
+knows which line of the trace is which thread.
 
 The kernel counts both. `traceview capture` looks at them in rounds, a few milliseconds apart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Final
 
@@ -15,10 +17,11 @@ from traceview.base.ids import unique_inverse
 from traceview.base.intervals import Int64Array
 from traceview.base.units import PS_PER_NS
 from traceview.trace.columns import NONE
-from traceview.trace.host.python_lines import FURTHEST_NS, id_bits, line_ids, places_of_ids
 from traceview.trace.model import Recording
 from traceview.trace.sidecar.sidecar import PythonThread
 
+FURTHEST_NS: Final = (1 << 62) // PS_PER_NS
+"""What is further from the start of the profile is as if it were so far away: outside of every span."""
 _ROUND_NS: Final = 2_000_000
 """What is read in one round is closer together, and what is read in two is further apart."""
 _MOST_CLOCKS: Final = 1 << 23
@@ -86,3 +89,47 @@ def thread_clocks(recording: Recording, host: int) -> ThreadClocks | None:
         ran_ps=times.ran_ns[np.stack(row)] * PS_PER_NS,
         waited_ps=times.waited_ns[np.stack(row)] * PS_PER_NS,
     )
+
+
+# Threads
+
+_BITS: Final = (1 << 64) - 1
+_LOW_BITS: Final = (1 << 32) - 1
+_HASH_SEED: Final = 0xC70F6907
+_HASH_FACTOR: Final = 0xC6A4A7935BD1E995
+_HASH_SHIFT: Final = 47
+"""MurmurHash2 of 64 bits (libstdc++, hash_bytes.cc)."""
+
+
+def line_ids(thread: PythonThread) -> tuple[int | None, ...]:
+    """The ids that the line of a thread may have, the likelier first; None where the sidecar does not say."""
+    address = thread.ident
+    if address is None:
+        return None, None, None, None, thread.native_id
+    hashed = _hash(address)
+    return hashed, hashed & _LOW_BITS, address, address & _LOW_BITS, thread.native_id
+
+
+def places_of_ids(threads: Iterable[PythonThread]) -> dict[int, int]:
+    """The place of each thread by every id that its line may have; of several threads with one id that with which it is likelier."""
+    known: dict[int, int] = {}
+    for forms in zip(*map(line_ids, threads), strict=True):
+        for place, id_ in enumerate(forms):
+            if id_ is not None:
+                known.setdefault(id_bits(id_), place)
+    return known
+
+
+def id_bits(id_: int) -> int:
+    """An id of a line without its sign, as ids are compared."""
+    return id_ & _BITS
+
+
+def _hash(address: int) -> int:
+    mixed = _shifted(address * _HASH_FACTOR & _BITS) * _HASH_FACTOR & _BITS
+    start = _HASH_SEED ^ (8 * _HASH_FACTOR & _BITS)
+    return _shifted(_shifted((start ^ mixed) * _HASH_FACTOR & _BITS) * _HASH_FACTOR & _BITS)
+
+
+def _shifted(value: int) -> int:
+    return value ^ (value >> _HASH_SHIFT)
