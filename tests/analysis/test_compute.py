@@ -128,19 +128,31 @@ def test_the_name_of_a_layer_on_cpus_is_no_type(tmp_path: Path) -> None:
     assert finding_of(analyzed(tmp_path, trace), "float64-compute") is None
 
 
+TO_LAST = "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true>(cudnn::ops::nchw2nhwc_params_t<float>)"
+
+
 @pytest.mark.parametrize(
-    ("type_", "is_one"),
-    [("TopKV2", True), ("StatelessRandomNormalV2", True), ("ResizeBilinear", True), ("Top", False)],
+    ("type_", "kernel", "title"),
+    [
+        ("TopKV2", "fusion", "sorting: TopKV2"),
+        ("StatelessRandomNormalV2", "fusion", "drawing random numbers: StatelessRandomNormalV2"),
+        ("ResizeBilinear", "fusion", "transforming images: ResizeBilinear"),
+        ("_MklTranspose", "fusion", "transposing tensors: Transpose"),
+        ("Conv2D", TO_LAST, "transposing tensors: Conv2D"),
+        ("Conv2D", "fusion", ""),
+        ("Top", "fusion", ""),
+    ],
 )
 def test_costly_ops_are_a_finding_from_an_eighth_of_the_time_on(
-    type_: str, is_one: bool, tmp_path: Path
+    type_: str, kernel: str, title: str, tmp_path: Path
 ) -> None:
     for length_ms, is_enough in ((6.1, True), (5.9, False)):
         trace, folder = new_trace(), tmp_path / str(length_ms)
         for step in marked_steps(trace):
-            step.kernel(0, 10, 10 + length_ms, op=f"model/x:{type_}")
+            step.kernel(0, 10, 10 + length_ms, name=kernel, op=f"model/x:{type_}")
         costly = finding_of(analyzed(folder, trace), "costly-ops")
-        assert (costly is not None) == (is_one and is_enough)
+        assert (costly is not None) == (bool(title) and is_enough)
+        assert costly is None or costly.title.endswith(f"on {title}")
 
 
 @pytest.mark.parametrize(("length_ms", "cost"), [(2.9, ""), (3.1, "6.20 of 50.0 ms (12%)"), (9, "18.0 of 50.0 ms (36%)")])  # fmt: skip

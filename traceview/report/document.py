@@ -23,7 +23,7 @@ from traceview.analysis.registry import RULES, TOPICS
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.rule import CRITICAL_LIMIT, LIMIT, Rule
 from traceview.analysis.rules.sentences import RunCommands, shown_finding
-from traceview.analysis.rules.words import outline
+from traceview.analysis.rules.words import outline, plain_type
 from traceview.base.text import shell_command, shell_word
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -45,7 +45,6 @@ from traceview.report.model import (
     PROFILER_FACTOR,
     Report,
     phrases_of_verdict,
-    plain_type,
     profiler_factor,
     reasons,
     started_ns,

@@ -19,7 +19,7 @@ from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import SEVERITIES, Finding
 from traceview.analysis.rules.rule import LIMIT, phrases_of, rendered
 from traceview.analysis.rules.sentences import text_phrase
-from traceview.analysis.rules.words import line_words
+from traceview.analysis.rules.words import line_words, plain_type
 from traceview.analysis.workload.compute import Compute, PartOfCompute
 from traceview.base.record import (
     Key,
@@ -382,15 +382,6 @@ def words_of_part(part: PartOfCompute) -> Phrase:
     if not layer and not line:
         return (name(plain_type(part.op_type or "")),)
     return phrase("in ", layer, ", " if layer and line else "", line)
-
-
-def plain_type(op_type: str) -> str:
-    """`MatMul` of `_MklNativeFusedMatMul`, as TensorFlow calls ops that Grappler has fused or oneDNN runs."""
-    bare = op_type.removeprefix("_")
-    for mark in ("Mkl", "Native", "Fused"):
-        # `FusedBatchNorm` is no mark: no underscore precedes it.
-        bare = bare.removeprefix(mark) if op_type.startswith("_") else bare
-    return bare
 
 
 def _unusable(trace: Trace, capture: Capture, count: int) -> str:

@@ -285,14 +285,25 @@ def line_words(line: str) -> str:
     return f"{function}, {place}" if function and not function.startswith("<") else place
 
 
+def plain_type(op_type: str) -> str:
+    """`MatMul` of `_MklNativeFusedMatMul`, as TensorFlow calls ops that Grappler has fused or oneDNN runs."""
+    bare = op_type.removeprefix("_")
+    for mark in ("Mkl", "Native", "Fused"):
+        # `FusedBatchNorm` is no mark: no underscore precedes it.
+        bare = bare.removeprefix(mark) if op_type.startswith("_") else bare
+    return bare
+
+
 def tokens_of(argument: Argument) -> Iterator[Token]:
     """An argument in words."""
     match argument:
         case Devices():
             yield _devices(argument)
-        case Names(kept) | Ops(kept):
+        case Names(kept):
             # `a, b and c`
             yield from names(kept)
+        case Ops(kept):
+            yield from names([*map(plain_type, kept)])
         case StateName(state):
             yield Token(MEANINGS[BY_KEY[state]].name)
         case Line(line):

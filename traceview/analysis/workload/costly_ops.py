@@ -84,12 +84,13 @@ def _type_of(instruction: Instruction) -> str:
 
 
 class OpsByName(Struct, frozen=True):
-    """Ops that a rule is about, by their types in TensorFlow and by instructions of XLA. `key`: of its title and action."""
+    """Ops that a rule is about, by their types in TensorFlow, by kernels and by instructions of XLA. `key`: of its title and action."""
 
     rule: Rule
     key: str = ""
     types: re.Pattern[str] | None = None
     is_one: Callable[[Instruction], bool] | None = None
+    kernels: re.Pattern[bytes] | None = None
 
 
 _FACTORINGS: Final = lazy_pattern(
@@ -141,6 +142,13 @@ BY_NAME: Final = (
             r"(?:Adjust(?:Contrast|Hue|Saturation)|CropAndResize|ImageProjectiveTransform|Resize)\w*|RGBToHSV|HSVToRGB"
         ),
     ),
+    # Kernels of cuDNN in front of and behind convolutions. Transpositions of XLA were up to 14% of healthy steps on CPUs.
+    OpsByName(
+        COSTLY_OPS,
+        "layout",
+        lazy_pattern(r"_?(?:Mkl)?(?:Conjugate)?Transpose"),
+        kernels=lazy_pattern(rb"(?:nchwToNhwc|nhwcToNchw)Kernel"),
+    ),
     OpsByName(_COPYING, "donating", is_one=partial(_is_copy_of, "argument")),
     OpsByName(_COPYING, "copying", is_one=partial(_is_copy_of, "")),
 )
@@ -153,6 +161,9 @@ def labels_by_name(context: Context, ops: OpsByName) -> BoolArray:
     marks: BoolArray = np.array(is_type, dtype=np.bool_)[of_label]
     if ops.is_one is not None:
         marks |= instructions_that(context.trace, ops.is_one)
+    if ops.kernels is not None:
+        names = context.trace.device_columns.name[context.trace.once(op_labels).row]
+        marks |= context.trace.names.where(names, ops.kernels.search)
     return marks
 
 
