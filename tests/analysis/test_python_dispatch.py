@@ -70,11 +70,11 @@ def graph(begin_ms: float, call: str = "FunctionRun") -> Callable[[Step], None]:
     return play
 
 
-def most_of_python(folder: Path, *stack: Line, **options: Any) -> str:
+def most_of_python(folder: Path, *stack: Line, call: str = "FunctionRun", **options: Any) -> str:
     """The state of the first 20 ms of each step, in which Python ran with this stack; then a graph is called for 5 ms."""
     report = analyzed(
         folder,
-        graph(20),
+        graph(20, call),
         lambda at: stack if at <= 20 else (CALL,) if at <= 25 else (),
         **options,
     )
@@ -103,6 +103,11 @@ def test_the_user_s_line_and_what_it_calls_decide(
     stack: tuple[Line, ...], state: str, tmp_path: Path
 ) -> None:
     assert most_of_python(tmp_path, *stack) == state
+
+
+def test_what_is_computed_in_the_line_of_a_call_is_no_dispatch_of_jax(tmp_path: Path) -> None:
+    """Its events begin with the call, before arguments are flattened: `step(rng.permutation(rows))`."""
+    assert most_of_python(tmp_path, CALL, call="PjitFunction(step)") == "python"
 
 
 @pytest.mark.parametrize(("cores", "state"), [(0.19, "python"), (0.21, "host_ops")])

@@ -72,6 +72,7 @@ from traceview.analysis.facts.threads import (
     off_core_waits,
     threads_at_work,
 )
+from traceview.analysis.rules.rule import is_of_jax
 from traceview.base.ids import is_in, sorted_unique, unique_ids
 from traceview.base.intervals import (
     NEVER,
@@ -262,7 +263,9 @@ def _recast_python(draft: Draft) -> None:
     lines, caller, silences = python.lines, python.caller, complement(spoken)
     compiles = lines.inside(caller, COMPILING, silences)
     draft.recast(compiles, (State.PYTHON,), State.COMPILE)
-    spans = lines.dispatching(caller, draft.states.calls, silences)
+    spans = lines.dispatching(
+        caller, draft.states.calls, silences, in_calls_only=is_of_jax(draft.trace)
+    )
     state = State.HOST_OPS if draft.kind == "replica" else State.LAUNCH
     draft.recast(spans, (State.PYTHON,), state)
     of_framework = joined_spans((spans, compiles))

@@ -292,8 +292,10 @@ class PythonLines:
             for index, number in enumerate(numbers.tolist())
         }
 
-    def dispatching(self, thread: int, calls: IntervalSet, silences: IntervalSet) -> IntervalSet:
-        """When a thread was in Python of the framework, or at a line from which it runs graphs, in `calls`.
+    def dispatching(
+        self, thread: int, calls: IntervalSet, silences: IntervalSet, *, in_calls_only: bool
+    ) -> IntervalSet:
+        """When a thread was in Python of the framework, or at a line from which it runs graphs, in `calls`; `in_calls_only`: while it does.
 
         Such a line flattens arguments in native code of the framework, which records nothing. As far as samples stand for it:
         those that were taken in one of the `silences` of the thread speak for all of it, and others do not.
@@ -304,6 +306,8 @@ class PythonLines:
         runs_graph = (place >= 0) & (time <= np.append(calls.end, 0)[place])
         user = self._user_frame[stack]
         is_call = self._is_innermost_user[stack] & is_in(user, unique_ids(user[runs_graph]))
+        if in_calls_only:
+            is_call &= runs_graph
         # Dispatch takes a core.
         is_call &= ~(self._load[rows] < WAITS_RATIO)
         dispatches = self._is_of_framework[stack] | is_call
