@@ -192,7 +192,7 @@ def _templates() -> Environment:
         "data_of": parts.timeline_data,
         "anchor": doc.anchor,
         "filter_from": FILTER_FROM,
-        "height": parts.height,
+        "highest_ps": parts.highest_ps,
         "id_of": _section_id,
         "is_absent": is_absent,
         "least_width": _least_width,
@@ -200,6 +200,7 @@ def _templates() -> Environment:
         "long_from": LONG_FROM,
         "plural": numbers.plural,
         "sentence_of": doc.sentence_of,
+        "steps_per_bar": parts.steps_per_bar,
     }
     return templates
 
