@@ -55,7 +55,7 @@ def render(document: doc.Document, most_bytes: int = MOST_BYTES) -> str:
     first: list[str] = []
     rest: list[str] = []
     left_out = []
-    for section in doc.with_remarks_once(document.sections):
+    for section in document.sections:
         folded = _folded(section)
         if _size(folded) > room:
             left_out.append(section.title)

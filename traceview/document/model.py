@@ -6,10 +6,10 @@ how each type is written and no topic. Where a format cannot show a block, the b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias, TypeVar, get_args
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from traceview.document.figures import Lanes, StepTimes, UtilizationStrips
 from traceview.document.figures import Span as Span
@@ -128,7 +128,7 @@ class Notes(Struct, frozen=True):
 
 
 class Remark(Struct, frozen=True):
-    """How to read what stands above: minor, and printed once in a document however often it occurs.
+    """How to read what stands above: of minor weight.
 
     `command`: what to type, behind the text; it is neither shortened nor broken, so that it can be copied.
     """
@@ -235,20 +235,6 @@ class Section(Struct, frozen=True):
     def is_empty(self) -> bool:
         """Whether text shows nothing of it."""
         return not self.lead and all(isinstance(block, Timeline) for block in self.blocks)
-
-
-def with_remarks_once(sections: Iterable[Section]) -> Iterator[Section]:
-    """The sections without remarks that stand above already."""
-    above: set[Remark] = set()
-    for section in sections:
-        blocks: list[Block] = []
-        for block in section.blocks:
-            if not isinstance(block, Remark):
-                blocks.append(block)
-            elif block not in above:
-                blocks.append(block)
-                above.add(block)
-        yield structs.replace(section, blocks=tuple(blocks))
 
 
 class AnatomyPart(Struct, frozen=True):

@@ -88,7 +88,7 @@ class _Page:
         scripts = [script("theme"), script("page")]
         if self.drawn:
             scripts.append(script("timeline"))
-        sections = list(doc.with_remarks_once(self._document.sections))
+        sections = self._document.sections
         template = _templates().get_template("page.html.j2")
         return template.render(
             page=self,
