@@ -23,7 +23,7 @@ from traceview.document.figures import (
 )
 from traceview.document.model import Timeline, anchor
 from traceview.document.phrase import Sentence, pieces
-from traceview.document.sanitize import sanitize
+from traceview.document.sanitize import sanitize, shortened
 from traceview.document.vocabulary import CLASSES, STATES, STEP_KINDS, Look, thread_name
 
 LONGEST_NAME: Final = 160
@@ -43,13 +43,8 @@ def shown(value: object) -> object:
 
 
 def cut(text: str, most: int) -> str:
-    """At most `most` characters of `text`, from both ends, with the length of the whole stated."""
-    if len(text) <= most:
-        return sanitize(text)
-    head = most * 2 // 3
-    left = sanitize(text[:head])
-    right = sanitize(text[head - most :])
-    return f"{left}…{right} ({numbers.plural(len(text), 'character')})"
+    """At most about `most` characters of `text`; the middle of a longer one is left out."""
+    return shortened(sanitize(text), most)
 
 
 _TWO_LINES_FROM: Final = 36
