@@ -108,14 +108,6 @@ def summary(rename: Rename = str) -> Summary:
     return Summary(
         run=rename("2026_01_02"),
         captured=(phrase("run ", name(rename("2026_01_02"))), "6 × GPU", "window 100 ms"),
-        about=(
-            phrase("host ", device(rename(HOST))),
-            phrase("6 × ", device(rename("Tesla V100"))),
-            "1 file, 3.04 MB, 23,128 events",
-            "profiled 2026-01-02 07:57:18 UTC",
-            "MirroredStrategy on 2 replicas",
-            "busy >99.9%",
-        ),
         answer=of_document[1].title,
         label=SEVERITIES["warning"],
         action=of_document[1].action,
@@ -343,7 +335,18 @@ def full_document(
             gaps_section(keys, rename),
             input_section(rename),
             Section("capture", "Capture", notes("the tracer dropped 15 events")),
-            Section("about", "About this run", facts(*summary(rename).about)),
+            Section(
+                "about",
+                "About this run",
+                facts(
+                    phrase("host ", device(rename(HOST))),
+                    phrase("6 × ", device(rename("Tesla V100"))),
+                    "1 file, 3.04 MB, 23,128 events",
+                    "profiled 2026-01-02 07:57:18 UTC",
+                    "MirroredStrategy on 2 replicas",
+                    "busy >99.9%",
+                ),
+            ),
             Section(
                 "definitions",
                 "Definitions",

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from traceview.analysis.measures.context import Context, View
 from traceview.analysis.measures.device_report import MOST_ROWS, outlier_devices, time_words
 from traceview.analysis.rules.finding import Skipped
+from traceview.analysis.rules.sentences import RunCommands
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
 from traceview.cli.table import (
@@ -53,11 +54,9 @@ def _view(context: Context, choice: Choice) -> View:
         skipped={},
         findings=(),
         window_start_ps={},
-        logdir=str(trace.logdir),
-        run=trace.run,
+        commands=RunCommands(str(trace.logdir), trace.run, not trace.other_runs),
         others=others,
         most_rows=max(trace.device_columns.count, 1 << 16),
-        other_runs=trace.other_runs,
     )
 
 

@@ -169,15 +169,8 @@ def _block(block: doc.Block) -> str:
 
 
 def _finding(finding: doc.Finding) -> str:
-    bullets = [
-        f"Cost: {prose(finding.cost)}." if finding.cost else "",
-        f"Evidence: {prose(finding.evidence)}." if finding.evidence else "",
-        f"Confidence {finding.confidence}: {prose(finding.confidence_reason)}.",
-        f"Advice: {prose(finding.whole_advice)}" if finding.whole_advice else "",
-        f"More: `traceview explain {finding.code}`",
-    ]
     title = f"**{finding.severity.words}** `{finding.code}`: {prose(finding.title)}"
-    listed = "\n".join(f"- {bullet}" for bullet in bullets if bullet)
+    listed = "\n".join(f"- {label.capitalize()}: {prose(text)}" for label, text in finding.facts)
     return f"{title}\n\n{prose(finding.explanation)}\n\n{listed}"
 
 

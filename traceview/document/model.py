@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from traceview.document.figures import Lanes, StepTimes, UtilizationStrips
 from traceview.document.figures import Span as Span
-from traceview.document.phrase import Phrase, Sentence, Token
+from traceview.document.phrase import Phrase, Sentence, Token, phrase
 from traceview.document.vocabulary import Look
 
 Quantity: TypeAlias = Literal[
@@ -177,7 +177,7 @@ class Finding(Struct, frozen=True):
 
     `number`: from 1 on, in the order of the report. `cost`: its share of the GPU time, and by how much steps would be
     shorter at best; empty where it costs no time. `action`: the one thing to do first, `advice`: what else. `span`: what
-    to look at on the timeline. `is_about_capture`: it says how far the capture can be trusted, and nothing of the job.
+    to look at on the timeline.
     """
 
     number: int
@@ -192,7 +192,6 @@ class Finding(Struct, frozen=True):
     action: Phrase
     advice: Phrase
     span: Span | None = None
-    is_about_capture: bool = False
 
     @property
     def anchor(self) -> str:
@@ -204,6 +203,18 @@ class Finding(Struct, frozen=True):
         """The action, and the rest of the advice."""
         between = (Token(" "),) if self.action and self.advice else ()
         return (*self.action, *between, *self.advice)
+
+    @property
+    def facts(self) -> tuple[tuple[str, Sentence], ...]:
+        """What stands below the explanation, each with its label."""
+        sure = phrase(f"Confidence {self.confidence}: ", self.confidence_reason, ".")
+        facts: dict[str, Sentence] = {
+            "cost": self.cost,
+            "evidence": phrase(self.evidence, ". ", sure) if self.evidence else sure,
+            "advice": self.whole_advice,
+            "more": f"`traceview explain {self.code}`",
+        }
+        return tuple((label, text) for label, text in facts.items() if text)
 
 
 class Findings(Struct, frozen=True):
@@ -262,7 +273,7 @@ class AnatomyRow(Struct, frozen=True):
 class Summary(Struct, frozen=True):
     """The beginning of a document, and all of the first screen of a terminal.
 
-    `captured`: what was recorded, in a few words; `about`: where, when and of which job. `answer`: what is wrong, or that
+    `captured`: what was recorded, in a few words. `answer`: what is wrong, or that
     nothing is; `label`: how bad; `action`: the one thing to do. `anatomy`: the mean step of each device by state;
     `anatomy_reason`: why there is none. `compute`: what the compute consists of, where that is most of the time. `step_times`:
     None without steps. `findings`: the first of those that the answer is not about; `hidden_count`: the others. `trust`:
@@ -273,7 +284,6 @@ class Summary(Struct, frozen=True):
     run: str
     answer: Sentence
     captured: tuple[Sentence, ...] = ()
-    about: tuple[Sentence, ...] = ()
     label: Look | None = None
     action: Sentence = ""
     anatomy: tuple[AnatomyRow, ...] = ()

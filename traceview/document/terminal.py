@@ -15,7 +15,6 @@ from traceview.document.columns import cell_texts
 from traceview.document.figures import UtilizationStrip
 from traceview.document.model import Strips
 from traceview.document.page import Page, Text, joined, legend_entry
-from traceview.document.phrase import Sentence, phrase
 from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import PARTS, Look
 
@@ -115,18 +114,8 @@ def _add_title(page: Page, finding: doc.Finding) -> None:
 
 def _add_finding(page: Page, finding: doc.Finding) -> None:
     _add_title(page, finding)
-    if finding.cost:
-        _add_labelled(page, "cost", finding.cost)
     page.prose(finding.explanation, indent=_INDENT)
-    sure = phrase(f"Confidence {finding.confidence}: ", finding.confidence_reason, ".")
-    shown = (finding.evidence, ". ") if finding.evidence else ()
-    _add_labelled(page, "evidence", phrase(*shown, sure))
-    _add_labelled(page, "advice", finding.whole_advice)
-    _add_labelled(page, "more", f"`traceview explain {finding.code}`")
-
-
-def _add_labelled(page: Page, label: str, text: Sentence) -> None:
-    if text:
+    for label, text in finding.facts:
         page.prose(text, indent=_INDENT, label=Text.of(f"  {label}", "dim"))
 
 
