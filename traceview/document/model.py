@@ -154,14 +154,14 @@ class Strips(Struct, frozen=True):
 class Timeline(Struct, frozen=True):
     """The activity of every device and thread over time, to be zoomed. In text the `Strips` stand in its place.
 
-    `lanes`: None where the report holds none, `reason` says why. `outliers`: the devices that are listed at first, the
-    others on request; all where it is empty. `gaps`: the numbered gaps that a slice can lead to. `lines`: by the
+    `lanes`: None where the report holds none, `reason` says why. `folded`: the devices that are listed on
+    request. `gaps`: the numbered gaps that a slice can lead to. `lines`: by the
     number of a gap, the line of Python that ran in it.
     """
 
     lanes: Lanes | None
     reason: str = "the report was saved without it; traceview report LOGDIR -o DIR draws it"
-    outliers: tuple[str, ...] = ()
+    folded: tuple[str, ...] = ()
     gaps: tuple[tuple[int, Span], ...] = ()
     lines: Mapping[int, str] = {}
 

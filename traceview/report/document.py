@@ -15,7 +15,7 @@ from traceview.analysis.gpu_time.steps import found_steps, step_times
 from traceview.analysis.machine.capture import HARMLESS, WITHOUT_DEVICE, measured_overhead
 from traceview.analysis.machine.environment import job_facts
 from traceview.analysis.measures.context import Analysis, View
-from traceview.analysis.measures.device_report import named_devices, outlier_devices, time_words
+from traceview.analysis.measures.device_report import named_devices, time_words, usual_devices
 from traceview.analysis.measures.idle_report import NumberedGap, numbered_gaps
 from traceview.analysis.measures.step_report import median_step, worst_step
 from traceview.analysis.registry import RULES, TOPICS
@@ -264,7 +264,6 @@ def view_of(
 ) -> View:
     """The report as the section of a topic sees it."""
     devices = report.results.device_time.devices if report.results.device_time else ()
-    outliers = outlier_devices(devices, named_devices(report.findings))
     return View(
         results={
             **{
@@ -277,8 +276,7 @@ def view_of(
         skipped=reasons(report),
         findings=report.findings,
         window_start_ps={window.host: window.start_ps for window in report.windows},
-        outliers=outliers.shown,
-        others=outliers.others,
+        others=usual_devices(devices, named_devices(report.findings)),
         most_rows=most_rows,
         is_brief=is_brief,
         commands=RunCommands(

@@ -170,8 +170,7 @@ class View(Struct, frozen=True):
     """A finished report, as the section of a topic sees it.
 
     `results`: by name, without those that are absent; `skipped`: why. `window_start_ps`: by host, since the origin of
-    the run. `outliers`: keys of the devices with a row each; `others`: those that are shown as a range, for they are many
-    and do not stand out. `most_rows`: of one table. `is_brief`: for a terminal, where nobody scrolls far. `commands`: those
+    the run. `others`: keys of the devices that are shown as a range, for they are many and do not stand out. `most_rows`: of one table. `is_brief`: for a terminal, where nobody scrolls far. `commands`: those
     that show more.
     """
 
@@ -180,7 +179,6 @@ class View(Struct, frozen=True):
     findings: tuple[Finding, ...]
     window_start_ps: Mapping[str, int]
     commands: RunCommands
-    outliers: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     most_rows: int = 64
     is_brief: bool = False

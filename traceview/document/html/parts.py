@@ -96,7 +96,6 @@ def _data(timeline: Timeline, lanes: Lanes, anchors: Container[str]) -> dict[str
     begin_ps, span = window_offsets(lanes)
     hosts = {host.host: place for place, host in enumerate(lanes.hosts)}
     devices = {device.device: place for place, device in enumerate(lanes.devices)}
-    listed = timeline.outliers or tuple(devices)
     return {
         "span": span,
         "hosts": [
@@ -115,7 +114,7 @@ def _data(timeline: Timeline, lanes: Lanes, anchors: Container[str]) -> dict[str
             }
             for device in lanes.devices
         ],
-        "folded": [place for device, place in devices.items() if device not in listed],
+        "folded": [place for device, place in devices.items() if device in timeline.folded],
         "names": [cut(name, LONGEST_NAME) or numbers.ABSENT for name in lanes.names],
         "gaps": [
             [
