@@ -11,11 +11,9 @@ from traceview.document.figures import StepBar, StepTimes, UtilizationStrips
 from traceview.document.model import (
     AnatomyPart,
     AnatomyRow,
-    Bar,
     Document,
     Finding,
     Findings,
-    Part,
     Remark,
     Section,
     Span,
@@ -31,7 +29,7 @@ from traceview.document.model import (
     table,
 )
 from traceview.document.phrase import device, name, phrase
-from traceview.document.vocabulary import PARTS, QUALITIES, SEVERITIES, STATES, STATUSES, STEP_KINDS
+from traceview.document.vocabulary import QUALITIES, SEVERITIES, STATES, STATUSES, STEP_KINDS
 
 Rename = Callable[[str], str]
 """What a recorded text is called instead."""
@@ -177,17 +175,6 @@ def timeline_section(keys: Sequence[str], rename: Rename = str) -> Section:
 def devices_section(keys: Sequence[str], row_count: int, rename: Rename = str) -> Section:
     """A row per device, with all that a row can hold."""
     places = range(len(keys))
-    parts = Bar(
-        tuple(
-            Part(PARTS[part], ratio)
-            for part, ratio in (
-                ("compute", 0.6),
-                ("collective", 0.1),
-                ("copies", 0.05),
-                ("idle", 0.25),
-            )
-        )
-    )
     statuses = [STATUSES["empty" if place % 4 == 3 else "active"] for place in places]
     return Section(
         "devices",
@@ -200,7 +187,6 @@ def devices_section(keys: Sequence[str], row_count: int, rename: Rename = str) -
                     column("look", "status", statuses),
                     column("span", "", [Span(key, 0, WINDOW_PS) for key in keys]),
                     column("share", "busy", [0.75 - place / 1000 for place in places]),
-                    column("bar", "window", [parts for _ in places], priority=2),
                     column("time", "compute", [60 * MS + place for place in places], priority=1),
                     column(
                         "signed_share",
@@ -225,9 +211,8 @@ def devices_section(keys: Sequence[str], row_count: int, rename: Rename = str) -
 
 
 def idle_section(keys: Sequence[str]) -> Section:
-    """The causes of idle time in parts that no bar divides evenly."""
+    """The causes of idle time."""
     causes = {"input": 0.13, "launch": 0.07, "latency": 0.04, "unknown": 0.01}
-    parts = tuple(Part(STATES[cause], ratio / 0.25) for cause, ratio in causes.items())
     return Section(
         "idle",
         "Why the devices waited",
@@ -237,7 +222,6 @@ def idle_section(keys: Sequence[str]) -> Section:
                 (
                     column("device", "device", keys),
                     column("share", "idle", [0.25 for _ in keys]),
-                    column("bar", "by cause", [Bar(parts, 0.5) for _ in keys]),
                     *(
                         column(
                             "share",

@@ -6,7 +6,7 @@ import pytest
 
 from traceview.document import numbers
 from traceview.document.columns import cell_texts
-from traceview.document.model import Bar, Column, column, table
+from traceview.document.model import Column, column, table
 from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import PARTS, STATES, thread_name, thread_words
 
@@ -36,7 +36,7 @@ def test_a_column_has_one_unit(column: Column, written: list[str]) -> None:
 
 
 def test_a_table_has_no_column_without_a_value() -> None:
-    empty = (column("name", "b", [None, ""]), Column("c", "bar", (Bar(()), Bar(()))), None)
+    empty = (column("name", "b", [None, ""]), None)
     (only,) = table("label", [column("count", "a", [0, 1]), *empty])
     assert [column.heading for column in only.columns] == ["a"]
     assert table("label", empty) == ()

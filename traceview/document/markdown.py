@@ -33,7 +33,6 @@ VISIBLE_FINDINGS: Final = 5
 _STRIP_WIDTH: Final = 100
 _ROOM_FOR_CUT: Final = 1000
 _CUT: Final = "**Cut at {size} kB**, left out: {titles}. The JSON report holds everything."
-_INVISIBLE: Final = ("bar", "span")
 _MARKUP: Final = lazy_pattern(r"[\\`*_\[\]<>#|~$&]")
 _HTML: Final = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 _LINKED: Final = lazy_pattern(
@@ -175,7 +174,7 @@ def _finding(finding: doc.Finding) -> str:
 
 
 def _table(table: doc.Table) -> str:
-    columns = [column for column in table.columns if column.kind not in _INVISIBLE]
+    columns = [column for column in table.columns if column.kind != "span"]
     rows = zip(*(_cells(column) for column in columns), strict=True)
     lines = [
         _row(prose(column.heading) for column in columns),

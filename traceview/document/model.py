@@ -35,7 +35,7 @@ Quantity: TypeAlias = Literal[
 per second, `flops` and `flop_rate` floating-point operations.
 """
 
-Kind: TypeAlias = Quantity | Literal["bar", "device", "look", "name", "span", "words"]
+Kind: TypeAlias = Quantity | Literal["device", "look", "name", "span", "words"]
 """How the values of a column are written.
 
 `name` recorded text, `words` text of traceview, `device` a device key that leads to the row of the device, `span` a link
@@ -43,21 +43,7 @@ into the timeline.
 """
 
 
-class Part(Struct, frozen=True):
-    """A piece of a bar: its look, and its share of the whole bar."""
-
-    look: Look
-    ratio: float
-
-
-class Bar(Struct, frozen=True):
-    """A bar in pieces. `ratio`: how much of the room it fills; 1 is all of it."""
-
-    parts: tuple[Part, ...]
-    ratio: float = 1.0
-
-
-Value: TypeAlias = str | Phrase | int | float | Look | Bar | Span | None
+Value: TypeAlias = str | Phrase | int | float | Look | Span | None
 """A cell. None where nothing was measured; a `str` in a numeric column stands as it is, in a column of words it is a
 sentence of ours."""
 
@@ -334,7 +320,9 @@ def table(
 ) -> tuple[Table, ...]:
     """A table of the columns that hold anything; nothing without rows."""
     kept = tuple(
-        column for column in columns if column is not None and any(map(_is_present, column.values))
+        column
+        for column in columns
+        if column is not None and any(value is not None and value != "" for value in column.values)
     )
     return (Table(label, kept, row_count, rest, tuple(anchors)),) if kept else ()
 
@@ -356,10 +344,6 @@ def remarks(*texts: Sentence | None) -> tuple[Remark, ...]:
     return tuple(Remark(text) for text in texts if text)
 
 
-def _is_present(value: Value) -> bool:
-    return value is not None and value != "" and not (isinstance(value, Bar) and not value.parts)
-
-
 def column(
     kind: Kind, heading: str, values: Iterable[Value], priority: int = 0, meaning: str = ""
 ) -> Column:
@@ -374,16 +358,6 @@ def sentence_of(value: Value, text: str) -> Sentence:
     if isinstance(value, tuple):
         return value
     return text
-
-
-def bar_looks(columns: Iterable[Column]) -> list[Look]:
-    """The looks of the parts of bars, what takes most first."""
-    totals: dict[Look, float] = {}
-    for column in columns:
-        for value in column.values:
-            for part in value.parts if isinstance(value, Bar) else ():
-                totals[part.look] = totals.get(part.look, 0.0) + part.ratio
-    return sorted(totals, key=lambda look: -totals[look])
 
 
 def ratio(part: int | None, whole: int | None) -> float | None:

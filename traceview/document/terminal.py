@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import fsum
 from typing import Final
 
 from msgspec import Struct
@@ -19,8 +18,6 @@ from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import PARTS, Look
 
 GAP: Final = 2
-BAR_WIDTH: Final = 40
-NARROWEST_BAR: Final = 20
 NARROWEST_NAME: Final = 24
 """A column of text is made no narrower than this as long as there are others to leave out."""
 
@@ -140,8 +137,6 @@ class _Printed(Struct):
     @property
     def least(self) -> int:
         """The width below which a column is rather left out."""
-        if self.column.kind == "bar":
-            return NARROWEST_BAR
         if self.column.kind not in ("name", "device", "words"):
             return self.most
         least = min(self.widest, WIDEST_FIRST if self.is_first else NARROWEST_NAME)
@@ -163,7 +158,6 @@ def add_table(page: Page, table: doc.Table) -> tuple[list[str], int]:
         _add_headings(page, kept)
     for row in zip(*(column.texts for column in kept), strict=True):
         _add_row(page, kept, row)
-    _add_legend(page, [column.column for column in kept])
     if table.cut:
         page.remark(table.cut.text, table.cut.command)
     left_out = [column for column in printed if column not in kept]
@@ -176,9 +170,6 @@ def add_table(page: Page, table: doc.Table) -> tuple[list[str], int]:
 def _printed(page: Page, column: doc.Column, *, is_first: bool) -> _Printed:
     """The column as wide as it can be."""
     heading = [page.middle(column.heading, WIDEST_FIRST)]
-    if column.kind == "bar":
-        bars = [_drawn(value, BAR_WIDTH) for value in column.values]
-        return _Printed(column, is_first, bars, BAR_WIDTH, heading)
     style = "bold" if is_first else ""
     inks = [value.ink if isinstance(value, Look) else style for value in column.values]
     texts = [page.styled(text, ink) for text, ink in zip(cell_texts(column), inks, strict=True)]
@@ -208,15 +199,13 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _shrink(page: Page, columns: Sequence[_Printed]) -> None:
-    """Shorten names and bars until the columns fit, the widest first; below their least only a first one alone."""
+    """Shorten names until the columns fit, the widest first; below their least only a first one alone."""
     for column in columns:
         column.width = column.most
     for floors in ([column.least for column in columns], [1 for _ in columns]):
         _narrow(columns, floors, _total([column.width for column in columns]) - page.width)
     for column in columns:
-        if column.column.kind == "bar":
-            column.texts = [_drawn(value, column.width) for value in column.column.values]
-        elif column.width < column.widest:
+        if column.width < column.widest:
             # The end of a path tells names apart that begin alike.
             head = 0.5 if column.is_first else 0.35
             column.texts = [
@@ -254,40 +243,6 @@ def _add_row(page: Page, columns: Sequence[_Printed], row: Sequence[Text]) -> No
         parts += (blank + room if column.column.is_numeric else blank, text)
         blank = " " * GAP if column.column.is_numeric else room + " " * GAP
     page.line(*parts)
-
-
-def _drawn(value: doc.Value, width: int) -> Text:
-    return bar_text(value, width) if isinstance(value, doc.Bar) else Text()
-
-
-def bar_text(bar: doc.Bar, width: int) -> Text:
-    """Letters shared out by largest remainder, so that there are as many as the bar is long."""
-    filled = round(width * bar.ratio)
-    whole = fsum(part.ratio for part in bar.parts) or 1.0
-    exact = [part.ratio / whole * filled for part in bar.parts]
-    counts = [int(length) for length in exact]
-    by_rest = sorted(range(len(exact)), key=lambda place: counts[place] - exact[place])
-    for place in by_rest[: filled - sum(counts)]:
-        counts[place] += 1
-    return Text(
-        tuple(
-            (letter_of(part.look) * count, part.look.ink)
-            for part, count in zip(bar.parts, counts, strict=True)
-        )
-    )
-
-
-def _add_legend(page: Page, columns: Sequence[doc.Column]) -> None:
-    looks = doc.bar_looks(columns)
-    page.facts(
-        [legend_entry(letter_of(look), look.ink, look.words) for look in looks],
-        between="   ",
-    )
-
-
-def letter_of(look: Look) -> str:
-    """The letter of a look in a bar."""
-    return look.letter or look.words[:1].upper()
 
 
 # Strips: what each device did when, one character per slice of time, readable without colour

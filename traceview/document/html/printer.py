@@ -44,7 +44,7 @@ _WIDEST_TEXT: Final = 10
 
 _PAGE_WIDTH: Final = 126
 _USUAL_WIDTH: Final = 11
-_WIDTHS: Final = {"bar": 20, "device": 14, "look": 16, "words": 18, "span": 7}
+_WIDTHS: Final = {"device": 14, "look": 16, "words": 18, "span": 7}
 _NARROWEST_NAME: Final = 11
 """Characters of a table beside the contents at 1280 pixels, and of its columns by kind."""
 
@@ -180,7 +180,6 @@ def _templates() -> Environment:
         "time": numbers.time,
     }
     templates.globals |= {
-        "bar_looks": doc.bar_looks,
         "bars": parts.bars,
         "data_of": parts.timeline_data,
         "anchor": doc.anchor,
