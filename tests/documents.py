@@ -189,7 +189,7 @@ def devices_section(keys: Sequence[str], row_count: int, rename: Rename = str) -
                     column("share", "busy", [0.75 - place / 1000 for place in places]),
                     column("time", "compute", [60 * MS + place for place in places], priority=1),
                     column(
-                        "signed_share",
+                        "share",
                         "vs. median",
                         [0.125, *(None for _ in places[1:])],
                         priority=3,

@@ -103,7 +103,6 @@ WRITE: Final[Mapping[Kind, Callable[[float], str]]] = {
     "ordinal": lambda value: str(int(value)),
     "rate": numbers.rate,
     "share": numbers.share,
-    "signed_share": numbers.signed_share,
     "signed_time": numbers.signed_time,
     "time": numbers.time,
 }

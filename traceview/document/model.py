@@ -25,13 +25,12 @@ Quantity: TypeAlias = Literal[
     "ordinal",
     "rate",
     "share",
-    "signed_share",
     "signed_time",
     "time",
 ]
 """How numbers of a column are written; it is aligned at its right end and sorted by value.
 
-`time` and `signed_time` picoseconds, `ordinal` the number of a step or a row, `share` and `signed_share` ratios, `rate` bytes
+`time` and `signed_time` picoseconds, `ordinal` the number of a step or a row, `share` ratios, `rate` bytes
 per second, `flops` and `flop_rate` floating-point operations.
 """
 
