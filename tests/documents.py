@@ -11,6 +11,7 @@ from traceview.document.figures import StepBar, StepTimes, UtilizationStrips
 from traceview.document.model import (
     AnatomyPart,
     AnatomyRow,
+    Column,
     Document,
     Finding,
     Findings,
@@ -223,12 +224,12 @@ def idle_section(keys: Sequence[str]) -> Section:
                     column("device", "device", keys),
                     column("share", "idle", [0.25 for _ in keys]),
                     *(
-                        column(
-                            "share",
+                        Column(
                             STATES[cause].words,
-                            [ratio for _ in keys],
-                            priority=place,
-                            meaning=STATES[cause].meaning,
+                            "share",
+                            tuple(ratio for _ in keys),
+                            place,
+                            STATES[cause].meaning,
                         )
                         for place, (cause, ratio) in enumerate(causes.items())
                     ),

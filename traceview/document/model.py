@@ -139,13 +139,12 @@ class Strips(Struct, frozen=True):
 class Timeline(Struct, frozen=True):
     """The activity of every device and thread over time, to be zoomed. In text the `Strips` stand in its place.
 
-    `lanes`: None where the report holds none, `reason` says why. `folded`: the devices that are listed on
+    `lanes`: None where the report holds none. `folded`: the devices that are listed on
     request. `gaps`: the numbered gaps that a slice can lead to. `lines`: by the
     number of a gap, the line of Python that ran in it.
     """
 
     lanes: Lanes | None
-    reason: str = "the report was saved without it; traceview report LOGDIR -o DIR draws it"
     folded: tuple[str, ...] = ()
     gaps: tuple[tuple[int, Span], ...] = ()
     lines: Mapping[int, str] = {}
@@ -343,11 +342,9 @@ def remarks(*texts: Sentence | None) -> tuple[Remark, ...]:
     return tuple(Remark(text) for text in texts if text)
 
 
-def column(
-    kind: Kind, heading: str, values: Iterable[Value], priority: int = 0, meaning: str = ""
-) -> Column:
+def column(kind: Kind, heading: str, values: Iterable[Value], priority: int = 0) -> Column:
     """A column of these values; `columns.Shown` makes one of the fields of rows."""
-    return Column(heading, kind, tuple(values), priority, meaning)
+    return Column(heading, kind, tuple(values), priority)
 
 
 def sentence_of(value: Value, text: str) -> Sentence:

@@ -158,13 +158,13 @@ class Page(Struct):
                 parts.append((written, style))
         return Text(tuple(parts))
 
-    def middle(self, text: str, width: int, *, head: float = 0.5) -> str:
+    def middle(self, text: str, width: int) -> str:
         """`text` in at most `width` columns, what is left out in the middle replaced by an ellipsis."""
         text = sanitize(text)
         if cell_len(text) <= width:
             return text
         room = max(width - len(ELLIPSIS), 0)
-        front = round(room * head)
+        front = room // 2
         return f"{_front(text, front)}{ELLIPSIS}{_front(text[::-1], room - front)[::-1]}"[
             : max(width, 1)
         ]

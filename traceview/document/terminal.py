@@ -206,11 +206,8 @@ def _shrink(page: Page, columns: Sequence[_Printed]) -> None:
         _narrow(columns, floors, _total([column.width for column in columns]) - page.width)
     for column in columns:
         if column.width < column.widest:
-            # The end of a path tells names apart that begin alike.
-            head = 0.5 if column.is_first else 0.35
             column.texts = [
-                text.with_text(page.middle(text.plain, column.width, head=head))
-                for text in column.texts
+                text.with_text(page.middle(text.plain, column.width)) for text in column.texts
             ]
         column.heading = [page.middle(line, column.width) for line in column.heading]
 
