@@ -11,11 +11,10 @@ from traceview.document.figures import StepBar, StepTimes, UtilizationStrips
 from traceview.document.model import (
     AnatomyPart,
     AnatomyRow,
-    Bar,
+    Column,
     Document,
     Finding,
     Findings,
-    Part,
     Remark,
     Section,
     Span,
@@ -31,7 +30,7 @@ from traceview.document.model import (
     table,
 )
 from traceview.document.phrase import device, name, phrase
-from traceview.document.vocabulary import PARTS, QUALITIES, SEVERITIES, STATES, STATUSES, STEP_KINDS
+from traceview.document.vocabulary import QUALITIES, SEVERITIES, STATES, STATUSES, STEP_KINDS
 
 Rename = Callable[[str], str]
 """What a recorded text is called instead."""
@@ -108,14 +107,6 @@ def summary(rename: Rename = str) -> Summary:
     return Summary(
         run=rename("2026_01_02"),
         captured=(phrase("run ", name(rename("2026_01_02"))), "6 × GPU", "window 100 ms"),
-        about=(
-            phrase("host ", device(rename(HOST))),
-            phrase("6 × ", device(rename("Tesla V100"))),
-            "1 file, 3.04 MB, 23,128 events",
-            "profiled 2026-01-02 07:57:18 UTC",
-            "MirroredStrategy on 2 replicas",
-            "busy >99.9%",
-        ),
         answer=of_document[1].title,
         label=SEVERITIES["warning"],
         action=of_document[1].action,
@@ -185,17 +176,6 @@ def timeline_section(keys: Sequence[str], rename: Rename = str) -> Section:
 def devices_section(keys: Sequence[str], row_count: int, rename: Rename = str) -> Section:
     """A row per device, with all that a row can hold."""
     places = range(len(keys))
-    parts = Bar(
-        tuple(
-            Part(PARTS[part], ratio)
-            for part, ratio in (
-                ("compute", 0.6),
-                ("collective", 0.1),
-                ("copies", 0.05),
-                ("idle", 0.25),
-            )
-        )
-    )
     statuses = [STATUSES["empty" if place % 4 == 3 else "active"] for place in places]
     return Section(
         "devices",
@@ -208,10 +188,9 @@ def devices_section(keys: Sequence[str], row_count: int, rename: Rename = str) -
                     column("look", "status", statuses),
                     column("span", "", [Span(key, 0, WINDOW_PS) for key in keys]),
                     column("share", "busy", [0.75 - place / 1000 for place in places]),
-                    column("bar", "window", [parts for _ in places], priority=2),
                     column("time", "compute", [60 * MS + place for place in places], priority=1),
                     column(
-                        "signed_share",
+                        "share",
                         "vs. median",
                         [0.125, *(None for _ in places[1:])],
                         priority=3,
@@ -233,9 +212,8 @@ def devices_section(keys: Sequence[str], row_count: int, rename: Rename = str) -
 
 
 def idle_section(keys: Sequence[str]) -> Section:
-    """The causes of idle time in parts that no bar divides evenly."""
+    """The causes of idle time."""
     causes = {"input": 0.13, "launch": 0.07, "latency": 0.04, "unknown": 0.01}
-    parts = tuple(Part(STATES[cause], ratio / 0.25) for cause, ratio in causes.items())
     return Section(
         "idle",
         "Why the devices waited",
@@ -245,14 +223,13 @@ def idle_section(keys: Sequence[str]) -> Section:
                 (
                     column("device", "device", keys),
                     column("share", "idle", [0.25 for _ in keys]),
-                    column("bar", "by cause", [Bar(parts, 0.5) for _ in keys]),
                     *(
-                        column(
-                            "share",
+                        Column(
                             STATES[cause].words,
-                            [ratio for _ in keys],
-                            priority=place,
-                            meaning=STATES[cause].meaning,
+                            "share",
+                            tuple(ratio for _ in keys),
+                            place,
+                            STATES[cause].meaning,
                         )
                         for place, (cause, ratio) in enumerate(causes.items())
                     ),
@@ -343,7 +320,18 @@ def full_document(
             gaps_section(keys, rename),
             input_section(rename),
             Section("capture", "Capture", notes("the tracer dropped 15 events")),
-            Section("about", "About this run", facts(*summary(rename).about)),
+            Section(
+                "about",
+                "About this run",
+                facts(
+                    phrase("host ", device(rename(HOST))),
+                    phrase("6 × ", device(rename("Tesla V100"))),
+                    "1 file, 3.04 MB, 23,128 events",
+                    "profiled 2026-01-02 07:57:18 UTC",
+                    "MirroredStrategy on 2 replicas",
+                    "busy >99.9%",
+                ),
+            ),
             Section(
                 "definitions",
                 "Definitions",

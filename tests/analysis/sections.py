@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from traceview.analysis.measures.context import View
+from traceview.analysis.rules.sentences import RunCommands
 from traceview.document.model import Notes, Remark, Section, Subheading
 from traceview.document.phrase import plain
 
@@ -18,8 +19,7 @@ def view_of(**changes: Any) -> View:
         "skipped": {},
         "findings": (),
         "window_start_ps": {HOST: 0},
-        "logdir": "logs",
-        "run": "run1",
+        "commands": RunCommands("logs", "run1", is_only=True),
     }
     return View(**fields | changes)
 

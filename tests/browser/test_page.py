@@ -276,7 +276,7 @@ def test_printing(page_of: PageOf) -> None:
     assert page.locator("#finding-1").is_visible()
     assert page.locator("#command").is_visible()
     # A bar of a chart leads into the timeline, and is no link that paper has no use for.
-    assert page.locator("#summary .chart a rect").first.is_visible()
+    assert page.locator("#summary .chart a .part").first.is_visible()
     # What is folded stays so, and paper says that it does; what a reader opened is printed.
     assert page.locator("#gap-1").is_hidden()
     assert page.get_by_text("Folded parts are not printed").is_visible()

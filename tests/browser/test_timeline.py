@@ -29,14 +29,17 @@ def rendered(document: Document) -> str:
     return render(lambda _: document)
 
 
-def with_lanes(lanes: Lanes, outliers: tuple[str, ...] = ()) -> Document:
+def with_lanes(lanes: Lanes, folded: tuple[str, ...] = ()) -> Document:
     first, *others = full_document().sections
-    section = structs.replace(first, blocks=(Timeline(lanes, outliers=outliers),))
+    section = structs.replace(first, blocks=(Timeline(lanes, folded=folded),))
     return structs.replace(full_document(), sections=(section, *others))
 
 
 def many(count: int, outliers: tuple[str, ...] = ()) -> Document:
-    return with_lanes(lanes_of(*(f"GPU:{number}" for number in range(count))), outliers)
+    keys = [f"GPU:{number}" for number in range(count)]
+    return with_lanes(
+        lanes_of(*keys), tuple(key for key in keys if outliers and key not in outliers)
+    )
 
 
 def view(page: Page) -> str:

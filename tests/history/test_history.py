@@ -103,7 +103,7 @@ def test_the_page_draws_the_step_times(folder: Path, command: Command, tmp_path:
     parsed(page)
     assert page.count("<h1") == 1
     assert page.count("the step time changed once") == 1
-    assert page.count('<span class="bar"') == 12
+    assert page.count("<td>█") == 12
     assert "25% slower" in page
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
 

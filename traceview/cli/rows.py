@@ -12,8 +12,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from traceview.analysis.measures.context import Context, View
-from traceview.analysis.measures.device_report import MOST_ROWS, outlier_devices, time_words
+from traceview.analysis.measures.device_report import MOST_ROWS, time_words, usual_devices
 from traceview.analysis.rules.finding import Skipped
+from traceview.analysis.rules.sentences import RunCommands
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
 from traceview.cli.table import (
@@ -47,17 +48,15 @@ def _view(context: Context, choice: Choice) -> View:
         from traceview.analysis.gpu_time import device_time
 
         times = context.record(device_time.ANALYSIS)
-        others = outlier_devices(times.devices).others if times else ()
+        others = usual_devices(times.devices) if times else ()
     return View(
         results={},
         skipped={},
         findings=(),
         window_start_ps={},
-        logdir=str(trace.logdir),
-        run=trace.run,
+        commands=RunCommands(str(trace.logdir), trace.run, not trace.other_runs),
         others=others,
         most_rows=max(trace.device_columns.count, 1 << 16),
-        other_runs=trace.other_runs,
     )
 
 

@@ -340,7 +340,6 @@ def document_of(comparison: Comparison) -> doc.Document:
         summary=doc.Summary(
             run=f"{_names(comparison.before)} → {_names(comparison.after)}",
             answer=comparison.verdict,
-            about=(*_sides(comparison), *_changed(comparison)),
             remarks=tuple(map(numbers.sentence, comparison.limits)),
             anatomy=tuple(_anatomy(comparison)),
         ),

@@ -59,7 +59,7 @@ from traceview.document import numbers
 from traceview.document.columns import Shown
 from traceview.document.columns import table as shown_table
 from traceview.document.sanitize import encoded
-from traceview.document.vocabulary import STATES, STEP_KINDS, look_of
+from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.states import KEYS
 from traceview.report.formats import is_saved_report
 from traceview.report.model import Report, devices_of, started_ns, traces_of, why_absent
@@ -360,14 +360,17 @@ _LEGEND = (
 )
 
 
+_BAR_WIDTH: Final = 24
+
+
 def history_section(history: History) -> doc.Section:
     """All series in one table, each step as a bar beside the longest one."""
     longest_ps = max((row.step_ps or 0 for row in history.rows), default=0) or 1
 
-    def bar(row: HistoryRow) -> doc.Bar:
-        return doc.Bar((doc.Part(STEP_KINDS["train"], 1.0),), (row.step_ps or 0) / longest_ps)
+    def bar(row: HistoryRow) -> str:
+        return "█" * round(_BAR_WIDTH * (row.step_ps or 0) / longest_ps)
 
-    columns = (*_COLUMNS, Shown("", bar, 4, "bar"))
+    columns = (*_COLUMNS, Shown("", bar, 4))
     return doc.Section(
         "history",
         "History",

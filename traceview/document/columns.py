@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from traceview.document import numbers
-from traceview.document.model import Bar, Column, Kind, Span, Table, Value
+from traceview.document.model import Column, Kind, Span, Table, Value
 from traceview.document.model import table as of_columns
 from traceview.document.phrase import plain
 from traceview.document.vocabulary import Look
@@ -103,7 +103,6 @@ WRITE: Final[Mapping[Kind, Callable[[float], str]]] = {
     "ordinal": lambda value: str(int(value)),
     "rate": numbers.rate,
     "share": numbers.share,
-    "signed_share": numbers.signed_share,
     "signed_time": numbers.signed_time,
     "time": numbers.time,
 }
@@ -120,7 +119,7 @@ _UNITS: Final[Mapping[Kind, Mapping[str, int]]] = {
 
 
 def cell_texts(column: Column) -> list[str]:
-    """Every value of a column as text; empty for a bar and a span, which are no text."""
+    """Every value of a column as text; empty for a span, which is no text."""
     if column.kind == "words":
         return [
             plain(text) if isinstance(text, str) else _text(text, None) for text in column.values
@@ -136,7 +135,7 @@ def _text(value: Value, write: Callable[[float], str] | None) -> str:
         return value
     if isinstance(value, Look):
         return value.words
-    if isinstance(value, (Bar, Span)):
+    if isinstance(value, Span):
         return ""
     if isinstance(value, tuple):
         return plain(value)

@@ -33,7 +33,6 @@ VISIBLE_FINDINGS: Final = 5
 _STRIP_WIDTH: Final = 100
 _ROOM_FOR_CUT: Final = 1000
 _CUT: Final = "**Cut at {size} kB**, left out: {titles}. The JSON report holds everything."
-_INVISIBLE: Final = ("bar", "span")
 _MARKUP: Final = lazy_pattern(r"[\\`*_\[\]<>#|~$&]")
 _HTML: Final = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 _LINKED: Final = lazy_pattern(
@@ -55,7 +54,7 @@ def render(document: doc.Document, most_bytes: int = MOST_BYTES) -> str:
     first: list[str] = []
     rest: list[str] = []
     left_out = []
-    for section in doc.with_remarks_once(document.sections):
+    for section in document.sections:
         folded = _folded(section)
         if _size(folded) > room:
             left_out.append(section.title)
@@ -169,20 +168,13 @@ def _block(block: doc.Block) -> str:
 
 
 def _finding(finding: doc.Finding) -> str:
-    bullets = [
-        f"Cost: {prose(finding.cost)}." if finding.cost else "",
-        f"Evidence: {prose(finding.evidence)}." if finding.evidence else "",
-        f"Confidence {finding.confidence}: {prose(finding.confidence_reason)}.",
-        f"Advice: {prose(finding.whole_advice)}" if finding.whole_advice else "",
-        f"More: `traceview explain {finding.code}`",
-    ]
     title = f"**{finding.severity.words}** `{finding.code}`: {prose(finding.title)}"
-    listed = "\n".join(f"- {bullet}" for bullet in bullets if bullet)
+    listed = "\n".join(f"- {label.capitalize()}: {prose(text)}" for label, text in finding.facts)
     return f"{title}\n\n{prose(finding.explanation)}\n\n{listed}"
 
 
 def _table(table: doc.Table) -> str:
-    columns = [column for column in table.columns if column.kind not in _INVISIBLE]
+    columns = [column for column in table.columns if column.kind != "span"]
     rows = zip(*(_cells(column) for column in columns), strict=True)
     lines = [
         _row(prose(column.heading) for column in columns),

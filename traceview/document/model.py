@@ -6,14 +6,14 @@ how each type is written and no topic. Where a format cannot show a block, the b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias, TypeVar, get_args
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from traceview.document.figures import Lanes, StepTimes, UtilizationStrips
 from traceview.document.figures import Span as Span
-from traceview.document.phrase import Phrase, Sentence, Token
+from traceview.document.phrase import Phrase, Sentence, Token, phrase
 from traceview.document.vocabulary import Look
 
 Quantity: TypeAlias = Literal[
@@ -25,17 +25,16 @@ Quantity: TypeAlias = Literal[
     "ordinal",
     "rate",
     "share",
-    "signed_share",
     "signed_time",
     "time",
 ]
 """How numbers of a column are written; it is aligned at its right end and sorted by value.
 
-`time` and `signed_time` picoseconds, `ordinal` the number of a step or a row, `share` and `signed_share` ratios, `rate` bytes
+`time` and `signed_time` picoseconds, `ordinal` the number of a step or a row, `share` ratios, `rate` bytes
 per second, `flops` and `flop_rate` floating-point operations.
 """
 
-Kind: TypeAlias = Quantity | Literal["bar", "device", "look", "name", "span", "words"]
+Kind: TypeAlias = Quantity | Literal["device", "look", "name", "span", "words"]
 """How the values of a column are written.
 
 `name` recorded text, `words` text of traceview, `device` a device key that leads to the row of the device, `span` a link
@@ -43,21 +42,7 @@ into the timeline.
 """
 
 
-class Part(Struct, frozen=True):
-    """A piece of a bar: its look, and its share of the whole bar."""
-
-    look: Look
-    ratio: float
-
-
-class Bar(Struct, frozen=True):
-    """A bar in pieces. `ratio`: how much of the room it fills; 1 is all of it."""
-
-    parts: tuple[Part, ...]
-    ratio: float = 1.0
-
-
-Value: TypeAlias = str | Phrase | int | float | Look | Bar | Span | None
+Value: TypeAlias = str | Phrase | int | float | Look | Span | None
 """A cell. None where nothing was measured; a `str` in a numeric column stands as it is, in a column of words it is a
 sentence of ours."""
 
@@ -128,7 +113,7 @@ class Notes(Struct, frozen=True):
 
 
 class Remark(Struct, frozen=True):
-    """How to read what stands above: minor, and printed once in a document however often it occurs.
+    """How to read what stands above: of minor weight.
 
     `command`: what to type, behind the text; it is neither shortened nor broken, so that it can be copied.
     """
@@ -154,14 +139,13 @@ class Strips(Struct, frozen=True):
 class Timeline(Struct, frozen=True):
     """The activity of every device and thread over time, to be zoomed. In text the `Strips` stand in its place.
 
-    `lanes`: None where the report holds none, `reason` says why. `outliers`: the devices that are listed at first, the
-    others on request; all where it is empty. `gaps`: the numbered gaps that a slice can lead to. `lines`: by the
+    `lanes`: None where the report holds none. `folded`: the devices that are listed on
+    request. `gaps`: the numbered gaps that a slice can lead to. `lines`: by the
     number of a gap, the line of Python that ran in it.
     """
 
     lanes: Lanes | None
-    reason: str = "the report was saved without it; traceview report LOGDIR -o DIR draws it"
-    outliers: tuple[str, ...] = ()
+    folded: tuple[str, ...] = ()
     gaps: tuple[tuple[int, Span], ...] = ()
     lines: Mapping[int, str] = {}
 
@@ -177,7 +161,7 @@ class Finding(Struct, frozen=True):
 
     `number`: from 1 on, in the order of the report. `cost`: its share of the GPU time, and by how much steps would be
     shorter at best; empty where it costs no time. `action`: the one thing to do first, `advice`: what else. `span`: what
-    to look at on the timeline. `is_about_capture`: it says how far the capture can be trusted, and nothing of the job.
+    to look at on the timeline.
     """
 
     number: int
@@ -192,7 +176,6 @@ class Finding(Struct, frozen=True):
     action: Phrase
     advice: Phrase
     span: Span | None = None
-    is_about_capture: bool = False
 
     @property
     def anchor(self) -> str:
@@ -204,6 +187,18 @@ class Finding(Struct, frozen=True):
         """The action, and the rest of the advice."""
         between = (Token(" "),) if self.action and self.advice else ()
         return (*self.action, *between, *self.advice)
+
+    @property
+    def facts(self) -> tuple[tuple[str, Sentence], ...]:
+        """What stands below the explanation, each with its label."""
+        sure = phrase(f"Confidence {self.confidence}: ", self.confidence_reason, ".")
+        facts: dict[str, Sentence] = {
+            "cost": self.cost,
+            "evidence": phrase(self.evidence, ". ", sure) if self.evidence else sure,
+            "advice": self.whole_advice,
+            "more": f"`traceview explain {self.code}`",
+        }
+        return tuple((label, text) for label, text in facts.items() if text)
 
 
 class Findings(Struct, frozen=True):
@@ -237,20 +232,6 @@ class Section(Struct, frozen=True):
         return not self.lead and all(isinstance(block, Timeline) for block in self.blocks)
 
 
-def with_remarks_once(sections: Iterable[Section]) -> Iterator[Section]:
-    """The sections without remarks that stand above already."""
-    above: set[Remark] = set()
-    for section in sections:
-        blocks: list[Block] = []
-        for block in section.blocks:
-            if not isinstance(block, Remark):
-                blocks.append(block)
-            elif block not in above:
-                blocks.append(block)
-                above.add(block)
-        yield structs.replace(section, blocks=tuple(blocks))
-
-
 class AnatomyPart(Struct, frozen=True):
     """A state of a device in a step: its look, `words` that may name a device, its length and its share."""
 
@@ -276,7 +257,7 @@ class AnatomyRow(Struct, frozen=True):
 class Summary(Struct, frozen=True):
     """The beginning of a document, and all of the first screen of a terminal.
 
-    `captured`: what was recorded, in a few words; `about`: where, when and of which job. `answer`: what is wrong, or that
+    `captured`: what was recorded, in a few words. `answer`: what is wrong, or that
     nothing is; `label`: how bad; `action`: the one thing to do. `anatomy`: the mean step of each device by state;
     `anatomy_reason`: why there is none. `compute`: what the compute consists of, where that is most of the time. `step_times`:
     None without steps. `findings`: the first of those that the answer is not about; `hidden_count`: the others. `trust`:
@@ -287,7 +268,6 @@ class Summary(Struct, frozen=True):
     run: str
     answer: Sentence
     captured: tuple[Sentence, ...] = ()
-    about: tuple[Sentence, ...] = ()
     label: Look | None = None
     action: Sentence = ""
     anatomy: tuple[AnatomyRow, ...] = ()
@@ -338,7 +318,9 @@ def table(
 ) -> tuple[Table, ...]:
     """A table of the columns that hold anything; nothing without rows."""
     kept = tuple(
-        column for column in columns if column is not None and any(map(_is_present, column.values))
+        column
+        for column in columns
+        if column is not None and any(value is not None and value != "" for value in column.values)
     )
     return (Table(label, kept, row_count, rest, tuple(anchors)),) if kept else ()
 
@@ -360,15 +342,9 @@ def remarks(*texts: Sentence | None) -> tuple[Remark, ...]:
     return tuple(Remark(text) for text in texts if text)
 
 
-def _is_present(value: Value) -> bool:
-    return value is not None and value != "" and not (isinstance(value, Bar) and not value.parts)
-
-
-def column(
-    kind: Kind, heading: str, values: Iterable[Value], priority: int = 0, meaning: str = ""
-) -> Column:
+def column(kind: Kind, heading: str, values: Iterable[Value], priority: int = 0) -> Column:
     """A column of these values; `columns.Shown` makes one of the fields of rows."""
-    return Column(heading, kind, tuple(values), priority, meaning)
+    return Column(heading, kind, tuple(values), priority)
 
 
 def sentence_of(value: Value, text: str) -> Sentence:
@@ -378,16 +354,6 @@ def sentence_of(value: Value, text: str) -> Sentence:
     if isinstance(value, tuple):
         return value
     return text
-
-
-def bar_looks(columns: Iterable[Column]) -> list[Look]:
-    """The looks of the parts of bars, what takes most first."""
-    totals: dict[Look, float] = {}
-    for column in columns:
-        for value in column.values:
-            for part in value.parts if isinstance(value, Bar) else ():
-                totals[part.look] = totals.get(part.look, 0.0) + part.ratio
-    return sorted(totals, key=lambda look: -totals[look])
 
 
 def ratio(part: int | None, whole: int | None) -> float | None:

@@ -25,6 +25,7 @@ FLOPS: Final[Mapping[str, int]] = {
     "TFLOP": 10**12,
     "PFLOP": 10**15,
 }
+_COUNTS: Final[Mapping[str, int]] = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 """Units, with how many of the smallest they hold."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -133,6 +134,11 @@ def time_range(picoseconds: Iterable[int | None]) -> str:
 def count(number: int | None) -> str:
     """A number of things: `1,367`."""
     return ABSENT if number is None else f"{number:,}"
+
+
+def short(number: int) -> str:
+    """A large number of things with three significant digits: `641`, `12.3 k`, `175 G`."""
+    return _scaled(number, _COUNTS).rstrip()
 
 
 def number(value: float | None) -> str:

@@ -128,14 +128,13 @@ class Page(Struct):
     width: int
     color: bool = False
     _lines: list[Text] = field(default_factory=list)
-    _remarks: set[tuple[Sentence, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.width = max(self.width, NARROWEST)
 
     def copy(self) -> Page:
         """A page that begins with the lines of this one."""
-        return structs.replace(self, _lines=list(self._lines), _remarks=set(self._remarks))
+        return structs.replace(self, _lines=list(self._lines))
 
     @property
     def line_count(self) -> int:
@@ -159,13 +158,13 @@ class Page(Struct):
                 parts.append((written, style))
         return Text(tuple(parts))
 
-    def middle(self, text: str, width: int, *, head: float = 0.5) -> str:
+    def middle(self, text: str, width: int) -> str:
         """`text` in at most `width` columns, what is left out in the middle replaced by an ellipsis."""
         text = sanitize(text)
         if cell_len(text) <= width:
             return text
         room = max(width - len(ELLIPSIS), 0)
-        front = round(room * head)
+        front = room // 2
         return f"{_front(text, front)}{ELLIPSIS}{_front(text[::-1], room - front)[::-1]}"[
             : max(width, 1)
         ]
@@ -214,10 +213,7 @@ class Page(Struct):
         return max(min(self.width, WIDEST_PROSE) - indent, 10)
 
     def remark(self, text: Sentence, command: str = "") -> None:
-        """Add a paragraph of minor weight, once on a page however many tables it is about."""
-        if (text, command) in self._remarks:
-            return
-        self._remarks.add((text, command))
+        """Add a paragraph of minor weight."""
         if command:
             self.command(self.phrase(text, "dim"), self.styled(command, "dim"))
         else:

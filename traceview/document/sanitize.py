@@ -18,8 +18,7 @@ MOST: Final = 2000
 
 def sanitize(text: str) -> str:
     """`text` on one line, without control, bidirectional or invisible characters."""
-    if len(text) > MOST:
-        text = f"{text[: MOST // 2]}…{text[-MOST // 2 :]}"
+    text = shortened(text, MOST)
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

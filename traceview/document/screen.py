@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import fsum
 from typing import Final
 
 from msgspec import Struct
@@ -21,7 +22,7 @@ from traceview.document.page import (
 )
 from traceview.document.phrase import Sentence, ended, phrase
 from traceview.document.sanitize import sanitize
-from traceview.document.terminal import add_section, bar_text, letter_of
+from traceview.document.terminal import add_section
 from traceview.document.vocabulary import Look
 
 FEW_DEVICES: Final = 4
@@ -208,8 +209,7 @@ def add_anatomy(
     drawn: dict[str, Look] = {}
     named: set[str] = set()
     for row, label, time in zip(rows, labels, times, strict=True):
-        parts = tuple(doc.Part(part.look, part.ratio) for part in row.parts)
-        bar = bar_text(doc.Bar(parts, row.step_ps / longest_ps), bar_width)
+        bar = _bar(row, round(bar_width * row.step_ps / longest_ps))
         blank = " " * (indent - cell_len(label)) if bar_width else " "
         rest = " " * (bar_width - bar.width + _GAP)
         page.line(page.styled(label, "bold"), blank, bar, rest, sanitize(time))
@@ -219,11 +219,28 @@ def add_anatomy(
         for line in lines:
             page.line(" " * _GAP, line)
         named |= letters_below
-        letters = {letter_of(part.look): part.look for part in row.parts}
+        letters = {_letter(part.look): part.look for part in row.parts}
         drawn |= {letter: look for letter, look in letters.items() if letter in bar.plain}
     unnamed = {letter: look for letter, look in drawn.items() if letter not in named}
     for line in _legend(page, unnamed, page.width - _GAP):
         page.line(" " * _GAP, line)
+
+
+def _bar(row: doc.AnatomyRow, length: int) -> Text:
+    """Letters shared out by largest remainder, so that there are as many as the bar is long."""
+    whole = fsum(part.ratio for part in row.parts) or 1.0
+    exact = [part.ratio / whole * length for part in row.parts]
+    counts = [int(number) for number in exact]
+    by_rest = sorted(range(len(exact)), key=lambda place: counts[place] - exact[place])
+    for place in by_rest[: length - sum(counts)]:
+        counts[place] += 1
+    parts = zip(row.parts, counts, strict=True)
+    return Text(tuple((_letter(part.look) * count, part.look.ink) for part, count in parts))
+
+
+def _letter(look: Look) -> str:
+    """The letter of a look in a bar."""
+    return look.letter or look.words[:1].upper()
 
 
 def _title(rows: tuple[doc.AnatomyRow, ...]) -> str:
@@ -270,7 +287,7 @@ def _numbers(
         rest_ps = sum(part.duration_ps for part in row.parts if part not in named[:count])
         pieces = [
             legend_entry(
-                letter_of(part.look),
+                _letter(part.look),
                 part.look.ink,
                 sanitize(f"{part.words} {numbers.time(part.duration_ps)}"),
             )
@@ -281,7 +298,7 @@ def _numbers(
         lines = in_lines(pieces, width, _APART)
         has_room = len(lines) <= most_lines or count == least_count
         if has_room and all(line.width <= width for line in lines):
-            return lines, {letter_of(part.look) for part in named[:count]}
+            return lines, {_letter(part.look) for part in named[:count]}
     return lines[:most_lines], set()
 
 

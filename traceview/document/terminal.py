@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import fsum
 from typing import Final
 
 from msgspec import Struct
@@ -15,13 +14,10 @@ from traceview.document.columns import cell_texts
 from traceview.document.figures import UtilizationStrip
 from traceview.document.model import Strips
 from traceview.document.page import Page, Text, joined, legend_entry
-from traceview.document.phrase import Sentence, phrase
 from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import PARTS, Look
 
 GAP: Final = 2
-BAR_WIDTH: Final = 40
-NARROWEST_BAR: Final = 20
 NARROWEST_NAME: Final = 24
 """A column of text is made no narrower than this as long as there are others to leave out."""
 
@@ -115,18 +111,8 @@ def _add_title(page: Page, finding: doc.Finding) -> None:
 
 def _add_finding(page: Page, finding: doc.Finding) -> None:
     _add_title(page, finding)
-    if finding.cost:
-        _add_labelled(page, "cost", finding.cost)
     page.prose(finding.explanation, indent=_INDENT)
-    sure = phrase(f"Confidence {finding.confidence}: ", finding.confidence_reason, ".")
-    shown = (finding.evidence, ". ") if finding.evidence else ()
-    _add_labelled(page, "evidence", phrase(*shown, sure))
-    _add_labelled(page, "advice", finding.whole_advice)
-    _add_labelled(page, "more", f"`traceview explain {finding.code}`")
-
-
-def _add_labelled(page: Page, label: str, text: Sentence) -> None:
-    if text:
+    for label, text in finding.facts:
         page.prose(text, indent=_INDENT, label=Text.of(f"  {label}", "dim"))
 
 
@@ -151,8 +137,6 @@ class _Printed(Struct):
     @property
     def least(self) -> int:
         """The width below which a column is rather left out."""
-        if self.column.kind == "bar":
-            return NARROWEST_BAR
         if self.column.kind not in ("name", "device", "words"):
             return self.most
         least = min(self.widest, WIDEST_FIRST if self.is_first else NARROWEST_NAME)
@@ -174,7 +158,6 @@ def add_table(page: Page, table: doc.Table) -> tuple[list[str], int]:
         _add_headings(page, kept)
     for row in zip(*(column.texts for column in kept), strict=True):
         _add_row(page, kept, row)
-    _add_legend(page, [column.column for column in kept])
     if table.cut:
         page.remark(table.cut.text, table.cut.command)
     left_out = [column for column in printed if column not in kept]
@@ -187,9 +170,6 @@ def add_table(page: Page, table: doc.Table) -> tuple[list[str], int]:
 def _printed(page: Page, column: doc.Column, *, is_first: bool) -> _Printed:
     """The column as wide as it can be."""
     heading = [page.middle(column.heading, WIDEST_FIRST)]
-    if column.kind == "bar":
-        bars = [_drawn(value, BAR_WIDTH) for value in column.values]
-        return _Printed(column, is_first, bars, BAR_WIDTH, heading)
     style = "bold" if is_first else ""
     inks = [value.ink if isinstance(value, Look) else style for value in column.values]
     texts = [page.styled(text, ink) for text, ink in zip(cell_texts(column), inks, strict=True)]
@@ -219,20 +199,15 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _shrink(page: Page, columns: Sequence[_Printed]) -> None:
-    """Shorten names and bars until the columns fit, the widest first; below their least only a first one alone."""
+    """Shorten names until the columns fit, the widest first; below their least only a first one alone."""
     for column in columns:
         column.width = column.most
     for floors in ([column.least for column in columns], [1 for _ in columns]):
         _narrow(columns, floors, _total([column.width for column in columns]) - page.width)
     for column in columns:
-        if column.column.kind == "bar":
-            column.texts = [_drawn(value, column.width) for value in column.column.values]
-        elif column.width < column.widest:
-            # The end of a path tells names apart that begin alike.
-            head = 0.5 if column.is_first else 0.35
+        if column.width < column.widest:
             column.texts = [
-                text.with_text(page.middle(text.plain, column.width, head=head))
-                for text in column.texts
+                text.with_text(page.middle(text.plain, column.width)) for text in column.texts
             ]
         column.heading = [page.middle(line, column.width) for line in column.heading]
 
@@ -265,40 +240,6 @@ def _add_row(page: Page, columns: Sequence[_Printed], row: Sequence[Text]) -> No
         parts += (blank + room if column.column.is_numeric else blank, text)
         blank = " " * GAP if column.column.is_numeric else room + " " * GAP
     page.line(*parts)
-
-
-def _drawn(value: doc.Value, width: int) -> Text:
-    return bar_text(value, width) if isinstance(value, doc.Bar) else Text()
-
-
-def bar_text(bar: doc.Bar, width: int) -> Text:
-    """Letters shared out by largest remainder, so that there are as many as the bar is long."""
-    filled = round(width * bar.ratio)
-    whole = fsum(part.ratio for part in bar.parts) or 1.0
-    exact = [part.ratio / whole * filled for part in bar.parts]
-    counts = [int(length) for length in exact]
-    by_rest = sorted(range(len(exact)), key=lambda place: counts[place] - exact[place])
-    for place in by_rest[: filled - sum(counts)]:
-        counts[place] += 1
-    return Text(
-        tuple(
-            (letter_of(part.look) * count, part.look.ink)
-            for part, count in zip(bar.parts, counts, strict=True)
-        )
-    )
-
-
-def _add_legend(page: Page, columns: Sequence[doc.Column]) -> None:
-    looks = doc.bar_looks(columns)
-    page.facts(
-        [legend_entry(letter_of(look), look.ink, look.words) for look in looks],
-        between="   ",
-    )
-
-
-def letter_of(look: Look) -> str:
-    """The letter of a look in a bar."""
-    return look.letter or look.words[:1].upper()
 
 
 # Strips: what each device did when, one character per slice of time, readable without colour

@@ -7,12 +7,11 @@ the order of those of equal times, so that an end comes before a beginning, unle
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import Final, TypeAlias
+from functools import cache
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -199,28 +198,8 @@ _EVENT_HEAD: Final = _SEQUENCE + number(_SEQUENCE_FLAGS, _NEEDS_STATE)
 _ROWS_AT_ONCE: Final = 1 << 15
 
 
-_Part: TypeAlias = bytes | Callable[[], bytes]
-"""A part of a trace, or what makes it."""
-
-_MOST_AHEAD: Final = 8
-
-
 def written(scene: Scene) -> Iterator[bytes]:
-    """The trace in parts, to be written one after another; two threads make those that take long."""
-    with ThreadPoolExecutor(2) as threads:
-        ahead: deque[bytes | Future[bytes]] = deque()
-        for part in _parts(scene):
-            ahead.append(part if isinstance(part, bytes) else threads.submit(part))
-            if len(ahead) > _MOST_AHEAD:
-                yield _ended(ahead.popleft())
-        yield from map(_ended, ahead)
-
-
-def _ended(part: bytes | Future[bytes]) -> bytes:
-    return part if isinstance(part, bytes) else part.result()
-
-
-def _parts(scene: Scene) -> Iterator[_Part]:
+    """The trace in parts, to be written one after another."""
     yield _packet(_SEQUENCE + number(_SEQUENCE_FLAGS, _STATE_CLEARED | _NEEDS_STATE))
     interned = _Interned()
     uuid = 0
@@ -298,7 +277,7 @@ class _Argument(Struct, frozen=True, eq=False):
     known: BoolArray
 
 
-def _slices(scene: Scene, uuid: int, slices: Slices, interned: _Interned) -> Iterator[_Part]:
+def _slices(scene: Scene, uuid: int, slices: Slices, interned: _Interned) -> Iterator[bytes]:
     name = interned.iids(_EVENT_NAMES, slices.name)
     category = interned.iids(_EVENT_CATEGORIES, slices.category)
     arguments = []
@@ -316,7 +295,8 @@ def _slices(scene: Scene, uuid: int, slices: Slices, interned: _Interned) -> Ite
     index, is_begin = begins_and_ends(start, end)
     time = np.where(is_begin, start[index], end[index])
 
-    def piece(rows: slice) -> bytes:
+    for at in range(0, index.size, _ROWS_AT_ONCE):
+        rows = slice(at, at + _ROWS_AT_ONCE)
         chosen, begins = index[rows], is_begin[rows]
         parts = [
             numbers(_TYPE, np.where(begins, _SLICE_BEGIN, _SLICE_END)),
@@ -329,10 +309,7 @@ def _slices(scene: Scene, uuid: int, slices: Slices, interned: _Interned) -> Ite
             # An arrow leads from each slice of a flow to the next one; 0 is no flow.
             flow = slices.launch[chosen]
             parts.append(fixed64(_FLOW_IDS, flow + 1).where(begins & (flow != NONE)))
-        return _events(time[rows], joined(*parts))
-
-    for at in range(0, index.size, _ROWS_AT_ONCE):
-        yield partial(piece, slice(at, at + _ROWS_AT_ONCE))
+        yield _events(time[rows], joined(*parts))
 
 
 def begins_and_ends(start: Int64Array, end: Int64Array) -> tuple[Int64Array, BoolArray]:

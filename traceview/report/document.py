@@ -11,12 +11,11 @@ from msgspec.structs import asdict, replace
 
 from traceview.analysis.gpu_time import device_time, steps
 from traceview.analysis.gpu_time.device_states import anatomy_rows
-from traceview.analysis.gpu_time.steps import FEW_STEPS, NO_STEP_MARKER, found_steps, step_times
-from traceview.analysis.machine import capture
+from traceview.analysis.gpu_time.steps import found_steps, step_times
 from traceview.analysis.machine.capture import HARMLESS, WITHOUT_DEVICE, measured_overhead
 from traceview.analysis.machine.environment import job_facts
 from traceview.analysis.measures.context import Analysis, View
-from traceview.analysis.measures.device_report import named_devices, outlier_devices, time_words
+from traceview.analysis.measures.device_report import named_devices, time_words, usual_devices
 from traceview.analysis.measures.idle_report import NumberedGap, numbered_gaps
 from traceview.analysis.measures.step_report import median_step, worst_step
 from traceview.analysis.registry import RULES, TOPICS
@@ -152,9 +151,6 @@ def table_of(state: State) -> tuple[str, str]:
 
 _OPENED_DEVICES: Final = 8
 """Devices of a finding that are opened on the timeline."""
-_CAPTURE_CODES: Final = frozenset(
-    rule.code for rule in (*capture.ANALYSIS.rules, FEW_STEPS, NO_STEP_MARKER)
-)
 
 
 def findings_section(report: Report, view: View, findings: tuple[doc.Finding, ...]) -> doc.Section:
@@ -182,11 +178,8 @@ def shown_findings(report: Report, view: View) -> Iterator[doc.Finding]:
     gaps = numbered_gaps(view)
     times = time_words(report.results.device_time) if report.results.ledger else "steps"
     for number, finding in enumerate(report.findings, start=1):
-        yield replace(
-            shown_finding(number, finding, RULES[finding.code], view.commands, times),
-            span=_span(finding, view, gaps_of(finding, gaps)),
-            is_about_capture=finding.code in _CAPTURE_CODES and finding.severity != "critical",
-        )
+        shown = shown_finding(number, finding, RULES[finding.code], view.commands, times)
+        yield replace(shown, span=_span(finding, view, gaps_of(finding, gaps)))
 
 
 def gaps_of(finding: Finding, gaps: tuple[NumberedGap, ...]) -> list[NumberedGap]:
@@ -255,7 +248,7 @@ def document_of(
     return doc.Document(
         traceview_version=report.traceview_version,
         summary=summary,
-        sections=(*_sections(report, view, findings), *_appendix(report, view, summary)),
+        sections=(*_sections(report, view, findings), *_appendix(report, view)),
     )
 
 
@@ -270,7 +263,6 @@ def view_of(
 ) -> View:
     """The report as the section of a topic sees it."""
     devices = report.results.device_time.devices if report.results.device_time else ()
-    outliers = outlier_devices(devices, named_devices(report.findings))
     return View(
         results={
             **{
@@ -283,14 +275,15 @@ def view_of(
         skipped=reasons(report),
         findings=report.findings,
         window_start_ps={window.host: window.start_ps for window in report.windows},
-        outliers=outliers.shown,
-        others=outliers.others,
+        others=usual_devices(devices, named_devices(report.findings)),
         most_rows=most_rows,
         is_brief=is_brief,
-        logdir=asked.logdir or report.source.logdir,
-        run=report.source.run,
-        other_runs=report.source.other_runs,
-        options=_options(report, asked),
+        commands=RunCommands(
+            logdir=asked.logdir or report.source.logdir,
+            run=report.source.run,
+            is_only=not report.source.other_runs,
+            options=_options(report, asked),
+        ),
     )
 
 
@@ -338,35 +331,18 @@ def _sections(
         )
 
 
-_FILES: Final = (
-    Shown("file", "name"),
-    Shown("size", "bytes"),
-    Shown("events", "event_count"),
-    Shown("SHA-256", "sha256"),
-    Shown("same as", "duplicate_of"),
-)
 _MEANINGS: Final = (
     Shown("state", "words", kind="words"),
     Shown("meaning", "meaning", kind="words"),
 )
 
 
-def _appendix(report: Report, view: View, summary: doc.Summary) -> Iterator[doc.Section]:
-    yield doc.Section("about", "About this run", doc.facts(*summary.about))
-    if view.is_brief:
-        return
-    yield from _files_section(report, view)
+def _appendix(report: Report, view: View) -> Iterator[doc.Section]:
+    yield doc.Section("about", "About this run", doc.facts(*_about(report)))
     ledger = report.results.ledger
     occurring = [STATES[key] for key in (ledger.by_state if ledger else ())]
-    if occurring:
+    if occurring and not view.is_brief:
         yield doc.Section("states", "States", table("States", occurring, _MEANINGS))
-
-
-def _files_section(report: Report, view: View) -> Iterator[doc.Section]:
-    files, rest = report.source.files, "the JSON report"
-    blocks = table("Files", files, _FILES, most_rows=view.most_rows, rest=rest)
-    if blocks:
-        yield doc.Section("files", "Files", blocks)
 
 
 def _topic_sections(view: View) -> Iterator[tuple[Analysis[Any], doc.Section]]:
@@ -424,7 +400,6 @@ def summary_of(report: Report, view: View, asked: Invocation) -> doc.Summary:
         run=report.source.run,
         answer=headline,
         captured=tuple(_captured(report)),
-        about=tuple(_about(report)),
         label=look_of(SEVERITIES, named.severity)
         if named
         else look_of(VERDICT_STATUSES, verdict.status),
@@ -464,13 +439,10 @@ def _captured(report: Report) -> Iterator[Sentence]:
         yield numbers.plural(len(hosts), "host")
     yield from _devices(report)
     if report.windows:
-        yield f"window {_window_lengths(report)}"
+        lengths = (window.end_ps - window.start_ps for window in report.windows)
+        yield f"window {numbers.time_range(lengths)}"
     if report.source.other_runs:
         yield f"1 of {len(report.source.other_runs) + 1} runs"
-
-
-def _window_lengths(report: Report) -> str:
-    return numbers.time_range(window.end_ps - window.start_ps for window in report.windows)
 
 
 def _devices(report: Report) -> Iterator[Sentence]:
@@ -485,18 +457,16 @@ def _devices(report: Report) -> Iterator[Sentence]:
 
 def _about(report: Report) -> Iterator[Sentence]:
     hosts, files = report.capture.hosts, report.source.files
+    yield from _captured(report)
+    if report.windows:
+        kinds = dict.fromkeys(look_of(WINDOWS, window.kind).words for window in report.windows)
+        yield f"the window is {' or '.join(kinds)}"
     if len(hosts) == 1:
         yield phrase("host ", device(hosts[0].host))
-    elif hosts:
-        yield numbers.plural(len(hosts), "host")
-    yield from _devices(report)
     size = numbers.size(sum(file.bytes for file in files))
     events = numbers.plural(sum(file.event_count for file in files), "event")
     yield f"{numbers.plural(len(files), 'file')}, {size}, {events}"
     yield found_steps(report.results.steps) if report.results.steps else "no steps found"
-    if report.windows:
-        kinds = dict.fromkeys(look_of(WINDOWS, window.kind).words for window in report.windows)
-        yield f"window {_window_lengths(report)} ({' or '.join(kinds)})"
     date = numbers.date(started_ns(report))
     yield f"profiled {date}" if date else "date not recorded"
     if report.results.environment:

@@ -35,7 +35,6 @@ from traceview.analysis.facts.devices import (
 )
 from traceview.analysis.facts.run import Throughput, throughput_of
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.device_report import OPS_OF_CPUS
 from traceview.analysis.measures.op_work import (
     FloatArray,
     flops_by_device,
@@ -484,7 +483,6 @@ def balance_section(view: View, result: Balance) -> doc.Section | None:
     blocks = (
         *facts,
         *view.device_table("Balance by device", result.devices, _COLUMNS, "balance"),
-        *doc.remarks(OPS_OF_CPUS if result.kind == "replica" else None),
     )
     return doc.Section("balance", "Balance", blocks, lead=_overlap(result))
 

@@ -447,7 +447,7 @@ def timeline_section(view: View, result: UtilizationStrips) -> Section | None:
     gaps = list(numbered_gaps(view))
     timeline = Timeline(
         view.record("lanes", Lanes),
-        outliers=view.outliers if view.others else (),
+        folded=view.others,
         gaps=tuple((each.number, each.span) for each in gaps),
         lines={each.number: each.gap.python for each in gaps if each.gap.python},
     )

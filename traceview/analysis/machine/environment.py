@@ -85,7 +85,7 @@ def _job(host: HostEnvironment) -> Iterator[str | None]:
     each = f" ({numbers.count(batch.per_replica)} per replica)" if is_split else ""
     yield None if batch.global_ is None else f"batch {numbers.count(batch.global_)}{each}"
     parameters = host.training.parameters
-    yield None if parameters is None else f"{_short(parameters)} parameters"
+    yield None if parameters is None else f"{numbers.short(parameters)} parameters"
     policies = host.precision.policy or {}
     is_one = len(set(policies.values())) == 1
     of_modules = ", ".join(f"{module} {policy}" for module, policy in policies.items())
@@ -120,15 +120,6 @@ def _strategy(host: HostEnvironment) -> str | None:
     if strategy.replicas is None:
         return name
     return f"{name} on {numbers.plural(strategy.replicas, 'replica')}"
-
-
-def _short(count: int) -> str:
-    """`641`, `12.3 k`, `1.2 M`, `175.0 G`."""
-    for factor, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        # 999,950 would be rounded to 1000.0 k: it is 1.0 M.
-        if count >= factor * 0.99995:
-            return f"{count / factor:,.1f} {letter}"
-    return str(count)
 
 
 def _details(host: HostEnvironment) -> Iterator[str | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
 from typing import Any, Final
 
 import msgspec
@@ -106,13 +105,15 @@ def short_lines(hang: Hang) -> Iterator[str]:
 def since(hang: Hang) -> str:
     """How long no step had ended, and since when: for the first line of a report."""
     if hang.waited_ns is None:
-        return f"No Python could run when the stacks were written, at {_clock(hang.noticed_ns)}"
-    moment = _clock(hang.last_step_ns)
+        return (
+            f"No Python could run when the stacks were written, at {numbers.date(hang.noticed_ns)}"
+        )
+    moment = numbers.date(hang.last_step_ns)
     at = f" at {moment}" if moment else ""
     last = f"step {hang.step_count - 1} ended{at}" if hang.step_count else f"the script started{at}"
     waited = seconds(hang.waited_ns)
     if hang.is_lock_held:
-        return f"No Python ran for {waited}, until {_clock(hang.noticed_ns)}"
+        return f"No Python ran for {waited}, until {numbers.date(hang.noticed_ns)}"
     return f"No step has ended for {waited} since {last}"
 
 
@@ -129,16 +130,6 @@ def outcome(hang: Hang) -> str | None:
     if hang.state == "went-on":
         return f"Training went on after {seconds(hang.total_ns)}."
     return f"The script ended after {seconds(hang.total_ns)} without another step."
-
-
-def _clock(ns: int | None) -> str | None:
-    """The time of day in UTC."""
-    try:
-        return (
-            None if ns is None else f"{datetime.fromtimestamp(ns / 1e9, timezone.utc):%H:%M:%S} UTC"
-        )
-    except (OSError, OverflowError, ValueError):
-        return None
 
 
 def worker_words(worker: HangWorker) -> Phrase:

@@ -170,23 +170,18 @@ class View(Struct, frozen=True):
     """A finished report, as the section of a topic sees it.
 
     `results`: by name, without those that are absent; `skipped`: why. `window_start_ps`: by host, since the origin of
-    the run. `outliers`: keys of the devices with a row each; `others`: those that are shown as a range, for they are many
-    and do not stand out. `most_rows`: of one table. `is_brief`: for a terminal, where nobody scrolls far. `logdir`, `run`
-    and `options`: for the commands that show more.
+    the run. `others`: keys of the devices that are shown as a range, for they are many and do not stand out. `most_rows`: of one table. `is_brief`: for a terminal, where nobody scrolls far. `commands`: those
+    that show more.
     """
 
     results: Mapping[str, Any]
     skipped: Mapping[str, str]
     findings: tuple[Finding, ...]
     window_start_ps: Mapping[str, int]
-    logdir: str
-    run: str
-    outliers: tuple[str, ...] = ()
+    commands: RunCommands
     others: tuple[str, ...] = ()
     most_rows: int = 64
     is_brief: bool = False
-    other_runs: tuple[str, ...] = ()
-    options: str = ""
 
     @property
     def few_rows(self) -> int:
@@ -242,11 +237,6 @@ class View(Struct, frozen=True):
     def command(self, name: str) -> str:
         """The command for all rows of a table of this run."""
         return self.commands.command(name)
-
-    @property
-    def commands(self) -> RunCommands:
-        """The commands about this run."""
-        return RunCommands(self.logdir, self.run, not self.other_runs, self.options)
 
     def reason(self, analysis: Analysis[R]) -> str:
         """Why a result is absent."""

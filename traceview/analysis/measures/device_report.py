@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import asdict
 
 from traceview.analysis.facts.devices import statuses
@@ -45,24 +44,17 @@ COPIES: Final = ("h2d", "d2h", "d2d")
 """Classes of activity that copy, by key."""
 
 
-class OutlierDevices(Struct, frozen=True):
-    """Keys of devices in the order of the device list.
+def usual_devices(devices: Sequence[DeviceTimeRow], named: Sequence[str] = ()) -> tuple[str, ...]:
+    """Keys of the devices without a row of their own, which do not stand out; none of few.
 
-    `shown`: devices that a finding is about and those that are unlike most, with one typical
-    device. `others`: the rest, empty where all are shown.
+    At most `MOST_ROWS` have one: those `named`, those that are unlike most, and a typical one. What recorded nothing is
+    not among them.
     """
-
-    shown: tuple[str, ...]
-    others: tuple[str, ...]
-
-
-def outlier_devices(devices: Sequence[DeviceTimeRow], named: Sequence[str] = ()) -> OutlierDevices:
-    """At most `MOST_ROWS` of the devices, those `named` first; all where there are no more, else none that recorded nothing."""
     rows = devices
     if len(devices) > MOST_ROWS:
         rows = [row for row in devices if row.status != "empty"]
     if len(rows) <= MOST_ROWS:
-        return OutlierDevices(tuple(row.device for row in rows), ())
+        return ()
     by_status: dict[str, dict[str, dict[str, int | None]]] = {}
     for row in rows:
         if row.activity is not None:
@@ -72,10 +64,7 @@ def outlier_devices(devices: Sequence[DeviceTimeRow], named: Sequence[str] = ())
     chosen = [device for device in named if any(row.device == device for row in rows)]
     chosen += [device for group in unusual for device in group]
     kept = {*list(dict.fromkeys(chosen))[: MOST_ROWS - 1], usual[0]}
-    return OutlierDevices(
-        tuple(row.device for row in rows if row.device in kept),
-        tuple(row.device for row in rows if row.device not in kept),
-    )
+    return tuple(row.device for row in rows if row.device not in kept)
 
 
 def alike_groups(

@@ -1,4 +1,4 @@
-"""Draws the parts of a page: names, sentences, the timeline, and small charts as SVG that take their colours from the page."""
+"""Makes the parts of a page: names, sentences, and what the timeline and the bars of the steps are drawn from."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import json
 import zlib
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, Final
-from xml.sax import saxutils
 
 import msgspec
 from markupsafe import Markup, escape
+from msgspec import Struct
 
 from traceview.document import numbers
 from traceview.document.figures import (
     Lane,
     Lanes,
-    Span,
     StepBar,
     StepTimes,
     of_host,
@@ -24,7 +23,7 @@ from traceview.document.figures import (
 )
 from traceview.document.model import Timeline, anchor
 from traceview.document.phrase import Sentence, pieces
-from traceview.document.sanitize import sanitize
+from traceview.document.sanitize import sanitize, shortened
 from traceview.document.vocabulary import CLASSES, STATES, STEP_KINDS, Look, thread_name
 
 LONGEST_NAME: Final = 160
@@ -44,13 +43,8 @@ def shown(value: object) -> object:
 
 
 def cut(text: str, most: int) -> str:
-    """At most `most` characters of `text`, from both ends, with the length of the whole stated."""
-    if len(text) <= most:
-        return sanitize(text)
-    head = most * 2 // 3
-    left = sanitize(text[:head])
-    right = sanitize(text[head - most :])
-    return f"{left}…{right} ({numbers.plural(len(text), 'character')})"
+    """At most about `most` characters of `text`; the middle of a longer one is left out."""
+    return shortened(sanitize(text), most)
 
 
 _TWO_LINES_FROM: Final = 36
@@ -102,7 +96,6 @@ def _data(timeline: Timeline, lanes: Lanes, anchors: Container[str]) -> dict[str
     begin_ps, span = window_offsets(lanes)
     hosts = {host.host: place for place, host in enumerate(lanes.hosts)}
     devices = {device.device: place for place, device in enumerate(lanes.devices)}
-    listed = timeline.outliers or tuple(devices)
     return {
         "span": span,
         "hosts": [
@@ -121,7 +114,7 @@ def _data(timeline: Timeline, lanes: Lanes, anchors: Container[str]) -> dict[str
             }
             for device in lanes.devices
         ],
-        "folded": [place for device, place in devices.items() if device not in listed],
+        "folded": [place for device, place in devices.items() if device in timeline.folded],
         "names": [cut(name, LONGEST_NAME) or numbers.ABSENT for name in lanes.names],
         "gaps": [
             [
@@ -150,89 +143,69 @@ def _lane(lane: Lane) -> dict[str, Any]:
     return columns
 
 
-# Charts
-
-
-WIDTH: Final = 1040
-MOST_BARS: Final = 200
-"""Bars of steps; of more steps a bar is a few of them."""
-
-_LEFT: Final = 64.0
-_HEIGHT: Final = 132.0
-_TOP: Final = 18.0
-_LABEL_FROM: Final = 46.0
-_LETTER_FROM: Final = 9.0
-_DIGIT: Final = 7.0
-
-
-def height(figure: StepTimes) -> float:
-    """How high the picture is."""
-    return _TOP + _HEIGHT + (34 if len(figure.bars) > MOST_BARS else 20)
-
-
 # Step times
 
 
-def bars(figure: StepTimes) -> Iterator[tuple[Span | None, Markup]]:
-    """A bar per step, with the span that it shows; of many, a bar per few steps in which slow ones take their share of it.
+MOST_BARS: Final = 200
+"""Bars of steps; of more steps a bar is a few of them."""
 
-    What belongs to no bar has no span.
+_MOST_NUMBERS: Final = 20
+"""Numbers of steps that have room below the bars."""
+
+
+class ChartBar(Struct, frozen=True):
+    """Steps that are all slow, or none is, as a bar as high as their mean; what slow ones take longer stands out.
+
+    `height`, `excess`: shares of the chart and of the bar. `cause`: of the excess, None of those that are not slow.
+    `number`: below the bar, None for most of many.
     """
-    for span, drawing in _bars(figure):
-        yield span, Markup(drawing)
+
+    count: int
+    longest: StepBar
+    title: str
+    height: float
+    excess: float
+    cause: Look | None
+    number: int | None
 
 
-def _bars(figure: StepTimes) -> Iterator[tuple[Span | None, str]]:
-    size = -(-len(figure.bars) // MOST_BARS)
+def steps_per_bar(figure: StepTimes) -> int:
+    """How many steps a bar is."""
+    return -(-len(figure.bars) // MOST_BARS)
+
+
+def bars(figure: StepTimes) -> Iterator[ChartBar]:
+    """A bar per step; of many, a bar per few steps in which slow ones take their share of its width."""
+    size = steps_per_bar(figure)
     groups = [figure.bars[place : place + size] for place in range(0, len(figure.bars), size)]
-    most = max([figure.median_ps, *(bar.duration_ps for bar in figure.bars)])
-    bottom, scale = _TOP + _HEIGHT, _HEIGHT / max(most, 1)
-    each = min((WIDTH - _LEFT - 8) / max(len(groups), 1), 90.0)
-    digits = max(len(str(bar.number)) for bar in figure.bars)
-    every = max(1, -(-int(_DIGIT * digits + 6) // int(max(each, 1))))
+    every = -(-len(groups) // _MOST_NUMBERS)
+    most_ps = highest_ps(figure)
     for place, group in enumerate(groups):
-        x, width = _LEFT + each * place, max(each - (2 if each > 5 else 0.4), 0.8)
-        slow = [bar for bar in group if bar.excess_ps]
-        usual = [bar for bar in group if not bar.excess_ps]
-        of_usual = width * len(usual) / len(group)
-        if usual:
-            yield usual[0].span, "".join(_bar(usual, x, of_usual, bottom, scale))
-        if slow:
-            longest = max(slow, key=lambda bar: bar.duration_ps)
-            drawn = "".join(_bar(slow, x + of_usual, width - of_usual, bottom, scale))
-            yield longest.span, drawn
-        if place % every == 0:
-            yield None, _text(x + width / 2, bottom + 13, str(group[0].number), "middle soft")
-    line, right = bottom - figure.median_ps * scale, _LEFT + each * len(groups)
-    yield None, f'<path class="median" d="M{_LEFT - 4:.1f} {line:.1f}H{right:.1f}"/>'
-    yield None, _text(_LEFT - 8, line - 3, "median", "end soft")
-    yield None, _text(_LEFT - 8, line + 9, numbers.time(figure.median_ps), "end soft")
-    yield None, _text(_LEFT - 8, bottom + 13, "step", "end soft")
-    if size > 1:
-        words = f"A bar is {size} steps. Slow steps among them take the part of its width that is their share."
-        yield None, _text(_LEFT, bottom + 29, words, "soft")
+        number = None if place % every else group[0].number
+        for is_slow in (False, True):
+            same = [bar for bar in group if bool(bar.excess_ps) == is_slow]
+            if same:
+                yield _bar(same, most_ps, number)
+                number = None
 
 
-def _bar(
-    bars: Sequence[StepBar], x: float, width: float, bottom: float, scale: float
-) -> Iterator[str]:
-    """Steps that are all slow or none is, as high as their mean; of slow ones what they take longer stands out."""
-    longest = max(bars, key=lambda bar: bar.duration_ps)
-    height = sum(bar.duration_ps for bar in bars) / len(bars) * scale
-    excess = sum(bar.excess_ps for bar in bars) / len(bars) * scale
-    yield f"<g><title>{saxutils.escape(_title(bars, longest))}</title>"
-    yield _rectangle(x, bottom - height + excess, width, height - excess, longest.look)
-    if excess:
-        look = longest.cause
-        yield _rectangle(x, bottom - height, width, excess, look)
-        middle = x + width / 2
-        if width >= _LABEL_FROM:
-            yield _text(
-                middle, bottom - height - 5, numbers.time(longest.duration_ps), "middle strong"
-            )
-        if look is not None and width >= _LETTER_FROM and excess >= _LETTER_FROM + 2:
-            yield _text(middle, bottom - height + excess / 2 + 4, look.letter, "middle on-slice")
-    yield "</g>"
+def _bar(same: Sequence[StepBar], most_ps: int, number: int | None) -> ChartBar:
+    longest = max(same, key=lambda bar: bar.duration_ps)
+    whole_ps, excess_ps = sum(bar.duration_ps for bar in same), sum(bar.excess_ps for bar in same)
+    return ChartBar(
+        count=len(same),
+        longest=longest,
+        title=_title(same, longest),
+        height=whole_ps / len(same) / most_ps,
+        excess=excess_ps / (whole_ps or 1),
+        cause=(longest.cause or STATES["unknown"]) if excess_ps else None,
+        number=number,
+    )
+
+
+def highest_ps(figure: StepTimes) -> int:
+    """The time that is as high as the chart."""
+    return max(figure.median_ps, *(bar.duration_ps for bar in figure.bars), 1)
 
 
 def _title(bars: Sequence[StepBar], longest: StepBar) -> str:
@@ -246,23 +219,3 @@ def _title(bars: Sequence[StepBar], longest: StepBar) -> str:
         which = "slow steps" if longest.excess_ps else "steps"
         title = f"{len(bars)} {which} of {bars[0].number} to {bars[-1].number}; longest: {title}"
     return title
-
-
-# Elements
-
-
-def _rectangle(x: float, y: float, width: float, height: float, look: Look | None) -> str:
-    box = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{max(height, 0.5):.1f}"'
-    style = look.style if look else "unknown"
-    plain = f'<rect style="fill:var(--tv-{style})" {box}/>'
-    is_hatched = look is None or look.is_hatched
-    return f'{plain}<rect fill="url(#tv-stripes)" {box}/>' if is_hatched else plain
-
-
-def _text(x: float, y: float, text: str, look: str) -> str:
-    class_ = f' class="{look}"' if look else ""
-    return f'<text{class_} x="{x:.1f}" y="{y:.1f}">{_clean(text)}</text>' if text else ""
-
-
-def _clean(text: str) -> str:
-    return saxutils.escape(sanitize(text))

@@ -44,13 +44,11 @@ _WIDEST_TEXT: Final = 10
 
 _PAGE_WIDTH: Final = 126
 _USUAL_WIDTH: Final = 11
-_WIDTHS: Final = {"bar": 20, "device": 14, "look": 16, "words": 18, "span": 7}
+_WIDTHS: Final = {"device": 14, "look": 16, "words": 18, "span": 7}
 _NARROWEST_NAME: Final = 11
 """Characters of a table beside the contents at 1280 pixels, and of its columns by kind."""
 
 _STRIP_WIDTH: Final = 120
-_NUMBERED: Final = ("finding", "gap")
-"""Anchors that end with a number of ours, not with recorded text."""
 
 
 def render(document_of: Callable[[int], doc.Document], most_bytes: int = MOST_BYTES) -> str:
@@ -81,14 +79,13 @@ class _Page:
         self._ids = _ids(document)
         block = document.block(doc.Timeline)
         self.drawn = block.drawn if block else {}
-        self._unused_ids = dict(self._ids)
 
     def render(self) -> str:
         """The whole page; what a template writes is sanitized and escaped there."""
         scripts = [script("theme"), script("page")]
         if self.drawn:
             scripts.append(script("timeline"))
-        sections = list(doc.with_remarks_once(self._document.sections))
+        sections = self._document.sections
         template = _templates().get_template("page.html.j2")
         return template.render(
             page=self,
@@ -106,10 +103,6 @@ class _Page:
         page = Page(_STRIP_WIDTH)
         strip_lines(page, block)
         return escape(page.render().strip("\n"))
-
-    def row_ids(self, table: doc.Table) -> list[str]:
-        """By row its id; empty for what has a row above already."""
-        return [self._unused_ids.pop(anchor, "") for anchor in table.anchors]
 
     def texts_of(self, table: doc.Table) -> list[tuple[doc.Column, list[str]]]:
         """The columns with their texts, without those that lead to a timeline that is not drawn."""
@@ -139,12 +132,12 @@ def _section_id(section: doc.Section) -> str:
 
 
 def _ids(document: doc.Document) -> dict[str, str]:
-    """By anchor the id of its element, in which there is no recorded text: devices are numbered as they come."""
+    """By anchor the id of its element, in which there is no recorded text: all of a kind are numbered as they come."""
     ids, counts = {}, Counter[str]()
-    for anchor in dict.fromkeys(_anchors(document)):
-        kind, _, number = anchor.partition(" ")
+    for anchor in _anchors(document):
+        kind = anchor.partition(" ")[0]
         counts[kind] += 1
-        ids[anchor] = f"{kind}-{number if kind in _NUMBERED else counts[kind]}"
+        ids[anchor] = f"{kind}-{counts[kind]}"
     return ids
 
 
@@ -187,12 +180,11 @@ def _templates() -> Environment:
         "time": numbers.time,
     }
     templates.globals |= {
-        "bar_looks": doc.bar_looks,
         "bars": parts.bars,
         "data_of": parts.timeline_data,
         "anchor": doc.anchor,
         "filter_from": FILTER_FROM,
-        "height": parts.height,
+        "highest_ps": parts.highest_ps,
         "id_of": _section_id,
         "is_absent": is_absent,
         "least_width": _least_width,
@@ -200,6 +192,7 @@ def _templates() -> Environment:
         "long_from": LONG_FROM,
         "plural": numbers.plural,
         "sentence_of": doc.sentence_of,
+        "steps_per_bar": parts.steps_per_bar,
     }
     return templates
 

@@ -3,8 +3,7 @@
 function offerSort(table) {
   const headings = [...table.tHead.rows[0].cells];
   headings.forEach((heading, place) => {
-    const isBar = table.querySelector(`tbody tr > :nth-child(${place + 1}) > .bar`) !== null;
-    if (heading.tagName !== "TH" || isBar || table.tBodies[0].rows.length < 2) {
+    if (heading.tagName !== "TH" || table.tBodies[0].rows.length < 2) {
       return;
     }
     const button = document.createElement("button");
