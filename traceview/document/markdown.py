@@ -86,6 +86,7 @@ def _summary(document: doc.Document) -> Iterator[str]:
     page = Page(_STRIP_WIDTH)
     add_anatomy(page, summary, number_lines=1)
     yield _printed(page)
+    yield " · ".join(map(prose, summary.compute))
     findings = document.block(doc.Findings)
     if findings is not None:
         yield "\n".join(map(_first_finding, findings.findings[:VISIBLE_FINDINGS]))
