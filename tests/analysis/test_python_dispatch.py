@@ -21,6 +21,9 @@ TENSORFLOW: Line = ("tensorflow/python/distribute/distribute_utils.py", "wrap", 
 ENUM: Line = ("enum.py", "__hash__", 1230, False)
 QUEUE: Line = ("queue.py", "get", 171, False)
 NUMPY: Line = ("numpy/_core/fromnumeric.py", "sort", 1092, False)
+ROWS: Line = ("h5py/_hl/dataset.py", "__getitem__", 820, False)
+JSON: Line = ("json/encoder.py", "iterencode", 258, False)
+CHANCE: Line = ("random.py", "sample", 477, False)
 
 
 def analyzed(
@@ -295,7 +298,14 @@ def test_python_that_traces_and_lowers_is_compilation(
 
 @pytest.mark.parametrize(
     ("stack", "between_ms", "is_traced"),
-    [((WORK,), 0, True), ((NUMPY, WORK), 0, True), ((WORK,), 20, True), ((QUEUE, WORK), 0, False)],
+    [
+        ((WORK,), 0, True),
+        ((NUMPY, WORK), 0, True),
+        ((ROWS, WORK), 0, True),
+        ((WORK,), 20, True),
+        ((JSON, WORK), 20, True),
+        ((QUEUE, WORK), 0, False),
+    ],
 )
 def test_what_slows_all_python_down_is_said_of_python_that_runs(
     stack: tuple[Line, ...], between_ms: int, is_traced: bool, tmp_path: Path
@@ -319,9 +329,15 @@ def test_what_slows_all_python_down_is_said_of_python_that_runs(
 
 @pytest.mark.parametrize(
     ("stack", "action"),
-    [((NUMPY, WORK), "Do it ahead in a thread"), ((WORK,), "Write it in jax.numpy")],
+    [
+        ((NUMPY, WORK), "Do it ahead in a thread"),
+        ((WORK,), "Write it in jax.numpy"),
+        ((CHANCE, WORK), "Write it in jax.numpy"),
+        ((ROWS, WORK), "Read the file once"),
+        ((JSON, WORK), "Do it every 100th step only"),
+    ],
 )
-def test_a_thread_takes_over_what_is_numpy_alone(
+def test_what_a_library_does_decides_what_helps(
     stack: tuple[Line, ...], action: str, tmp_path: Path
 ) -> None:
     play = graph(20, "PjitFunction(step)")

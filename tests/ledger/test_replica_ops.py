@@ -63,3 +63,26 @@ def test_many_small_ops(count: int, is_dispatch: bool, tmp_path: Path) -> None:
     ledger = traceview.load(tmp_path).ledger()
     computed_ps = int(ledger.columns.duration_ps[ledger.rows(states=(State.COMPUTE,))].sum())
     assert computed_ps == (0 if is_dispatch else 4 * 999 * 4 * 10**6)
+
+
+def test_what_goes_on_on_other_threads_leaves_the_device_to_ops_that_run(tmp_path: Path) -> None:
+    """A copy is done 19 ms after its thread went on; a product runs for 10 ms of that, and its end is said 2 ms later."""
+    trace = new_trace()
+    for number, step in enumerate(marked_steps(trace)):
+        first, second = trace.thread("first", 70), trace.thread("second", 71)
+        for place, (name, begin, own_end, end) in enumerate(
+            (("copy.1", 1, 2, 20), ("dot.1", 5, 15, 17))
+        ):
+            linked = 10 * number + place
+            stats = {"device_ordinal": 0, "_pt": 15, "_p": linked}
+            step.host(name, begin, own_end, stats, thread=first)
+            step.host(f"end: {name}", end, end, {"_ct": 15, "_c": linked}, thread=second)
+    trace.write(tmp_path)
+    recording = traceview.load(tmp_path)
+    columns = recording.ledger().columns
+    is_busy = columns.state == State.COMPUTE
+    shares = {
+        recording.names.text(name): int(columns.duration_ps[is_busy & (columns.by == name)].sum())
+        for name in set(columns.by[is_busy].tolist())
+    }
+    assert shares == {"copy.1": 4 * 9 * MS, "dot.1": 4 * 10 * MS}

@@ -174,7 +174,7 @@ class Ledger:
             (a for a in device.activities if a.span[0] < a.span[1]),
             key=lambda a: (a.span[0], -a.span[1]),
         )
-        cuts = {edge for activity in events for edge in activity.span} | set(window)
+        cuts = {edge for a in events for edge in (*a.span, a.event.end)} | set(window)
         cuts |= {edge for span in transfers.spans for edge in span}
         edges = sorted(edge for edge in cuts if window[0] <= edge <= window[1])
         # Side work of a replica has only the instants that no op of the model has.
@@ -194,8 +194,20 @@ class Ledger:
             running = [activity for activity in running if activity.span[1] > start]
             if not running:
                 continue
+            # An op of a CPU goes on like side work where its own event has ended, and begins to there.
+            ended = {
+                id(one): one.event.end
+                for one in running
+                if device.kind == "replica" and one.cls == "compute" and one.event.end <= start
+            }
+
+            def order(one: Activity, ended: dict[int, int] = ended) -> tuple[int, bool, int]:
+                is_late = id(one) in side or id(one) in ended
+                begun = one.span[0] if id(one) in side else ended.get(id(one), one.span[0])
+                return CLASSES.index(one.cls), is_late, begun
+
             # `min` keeps the first of equals, which began first.
-            first = min(running, key=lambda one: (CLASSES.index(one.cls), id(one) in side))
+            first = min(running, key=order)
             is_wait = first.cls == "collective" and not transfers.holds(start)
             if result and result[-1][1] == start and result[-1][2:] == (first, is_wait):
                 result[-1] = (result[-1][0], end, first, is_wait)

@@ -164,6 +164,12 @@ def test_what_is_converted_between_steps_is_converted_once(
             "Let the callback",
         ),
         (
+            "callbacks/early_stopping.py",
+            "on_epoch_end",
+            "EarlyStopping.on_epoch_end",
+            "Leave out `restore_best_weights`",
+        ),
+        (
             "callbacks/callback_list.py",
             "on_train_batch_end",
             "on_train_batch_end",

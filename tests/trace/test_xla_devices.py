@@ -135,3 +135,28 @@ def test_an_op_is_done_before_the_thread_that_completed_it_runs_the_rest(tmp_pat
         for name, ps in zip(columns.name.tolist(), columns.duration_ps[:].tolist(), strict=True)
     }
     assert lasts == {"copy.1": 4 * 10**9, "dot.1": 33 * 10**9}
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+def test_the_last_op_of_a_loop_ends_before_what_follows_the_loop(
+    is_idle: bool, tmp_path: Path
+) -> None:
+    """Its end is said after that of the loop, by the thread that ran the rest; of an op that another task completes, later."""
+    trace = new_trace()
+    for number, step in enumerate(marked_steps(trace)):
+        first, second = trace.thread("first", 70), trace.thread("second", 71)
+        linked = {name: 10 * number + place for place, name in enumerate(("while.1", "add.2"))}
+        for name, end in (("while.1", 3), ("add.2", 2)):
+            stats = {"device_ordinal": 0, "_pt": 15, "_p": linked[name]}
+            step.host(name, 1, end, stats, thread=first)
+        step.host("ThunkExecutor::Execute", 4, 40, thread=second)
+        step.host("dot.1", 5, 39, {"device_ordinal": 0}, thread=second)
+        step.host("end: while.1", 40, 40, {"_ct": 15, "_c": linked["while.1"]}, thread=second)
+        if not is_idle:
+            step.host("ThreadpoolListener::StartRegion", 41, 41, thread=second)
+        step.host("end: add.2", 42, 42, {"_ct": 15, "_c": linked["add.2"]}, thread=second)
+    trace.write(tmp_path)
+    recording = traceview.load(tmp_path)
+    columns = recording.device_columns
+    added = recording.names.matching(columns.name, [b"add.2"])
+    assert set(columns.duration_ps[added].tolist()) == {(3 if is_idle else 41) * 10**9}

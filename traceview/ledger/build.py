@@ -5,9 +5,9 @@
     state     │compute │ input        │ device_wait │ commun.│ h2d   │
 
 What a device does at an instant is what comes first in the order of `ActivityClass`. Each instant of compute belongs to
-the event that began first of those that run; to side work, such as `tf.print`, only where no op of the model runs. Time
-in a collective before the last device has come is a wait for that device. Idle time has the state that the host shows
-(`trace/host/gaps.py`).
+the event that began first of those that run; to side work, such as `tf.print`, and to ops of CPUs whose own event has
+ended, only where no op of the model runs. Time in a collective before the last device has come is a wait for that
+device. Idle time has the state that the host shows (`trace/host/gaps.py`).
 
 Changes the state of parts of a ledger, where more than the activity of a device and its host shows who caused them.
 """
@@ -50,7 +50,7 @@ from traceview.xplane.planes import ActivityClass
 
 _STATE_OF_CAUSE: Final = np.array([OF_CAUSE[cause] for cause in Cause], dtype=np.uint8)
 _LAYERS: Final = (ActivityClass.COMPUTE, *ActivityClass)
-"""What a device does at an instant, the first first: compute of the model, side work, and the other classes."""
+"""What a device does at an instant, the first first: compute of the model, side work and what goes on, and the other classes."""
 _LAYER_OF_CLASS: Final = np.array([0, *range(2, len(_LAYERS))], dtype=np.uint8)
 _NOBODYS: Final = (Cause.NO_WORK, Cause.UNKNOWN, Cause.LATENCY, Cause.DEPENDENCY)
 _STATE_OF_CLASS: Final = np.array([OF_CLASS[class_] for class_ in ActivityClass], dtype=np.uint8)
@@ -158,14 +158,10 @@ def _busy(
     Of several events of one activity the one that began first has an instant.
     """
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
-    start, end, number, begin = STATE_SWEEPS.exclusive(
-        columns.start_ps[own],
-        columns.duration_ps[own],
-        _layers(trace, device, states),
-        len(_LAYERS),
-    )
+    place, start, duration, layer = _in_layers(trace, device, states)
+    start, end, number, begin = STATE_SWEEPS.exclusive(start, duration, layer, len(_LAYERS))
     activity = np.repeat(np.array(_LAYERS, dtype=np.uint8), np.diff(begin))
-    row = number.astype(np.int64) + own.start
+    row = place[number] + own.start
     op = columns.op.take(row)
     spans = _Spans(
         start,
@@ -176,24 +172,45 @@ def _busy(
         np.where(op == NONE, columns.name[row], op),
         row.astype(np.int32),
     )
-    place = int(_LAYER_OF_CLASS[ActivityClass.COLLECTIVE])
-    low, high = begin[place : place + 2].tolist()
+    exchanges = int(_LAYER_OF_CLASS[ActivityClass.COLLECTIVE])
+    low, high = begin[exchanges : exchanges + 2].tolist()
     if low == high:
         return [spans], begin
     split = waits.split(device, spans.chosen(slice(low, high)))
-    begin[place + 1 :] += split.start_ps.size - (high - low)
+    begin[exchanges + 1 :] += split.start_ps.size - (high - low)
     return [spans.chosen(slice(0, low)), split, spans.chosen(slice(high, None))], begin
 
 
-def _layers(trace: Trace, device: int, states: HostStates) -> npt.NDArray[np.uint8]:
-    """The place in `_LAYERS` of each event of a device."""
+def _in_layers(
+    trace: Trace, device: int, states: HostStates
+) -> tuple[Int64Array, Int64Array, Int64Array, npt.NDArray[np.uint8]]:
+    """The events of a device, by start, in parts that are each in one of `_LAYERS`: number, start, length and layer.
+
+    On a CPU an op is in the second where it goes on when its own event has ended: other threads may work for it, or wait for a core.
+    """
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
+    start, duration = columns.start_ps[own], columns.duration_ps[own]
     layer: npt.NDArray[np.uint8] = _LAYER_OF_CLASS.take(columns.class_[own])
-    if trace.device_list[device].kind == "replica":
-        layer[is_side_work(trace, device)] = 1
-        for guests in states.guests.values():
-            layer[guests[trace.device_columns.device[guests] == device] - own.start] = 1
-    return layer
+    place = np.arange(start.size)
+    if trace.device_list[device].kind != "replica":
+        return place, start, duration, layer
+    layer[is_side_work(trace, device)] = 1
+    for guests in states.guests.values():
+        layer[guests[trace.device_columns.device[guests] == device] - own.start] = 1
+    until, launch = start + duration, columns.launch[own]
+    until[launch != NONE] = trace.host_columns.end_ps[launch[launch != NONE]]
+    longer = np.flatnonzero((layer == 0) & (until > start) & (until < start + duration))
+    if not longer.size:
+        return place, start, duration, layer
+    rest = start[longer] + duration[longer] - until[longer]
+    duration = duration.copy()
+    duration[longer] -= rest
+    place = np.concatenate((place, longer))
+    start = np.concatenate((start, until[longer]))
+    order = np.argsort(start, kind="stable")
+    duration = np.concatenate((duration, rest))
+    layer = np.concatenate((layer, np.ones(longer.size, dtype=np.uint8)))
+    return place[order], start[order], duration[order], layer[order]
 
 
 def is_side_work(trace: Trace, device: int, *, is_shown: bool = False) -> BoolArray:

@@ -28,9 +28,13 @@ def augmented(batch: Any, labels: Any) -> tuple[Any, Any]:
     return tf.clip_by_value(batch, 0.0, 1.0), labels
 
 
-def pipeline(is_slow: bool) -> Any:
+def pipeline(is_slow: bool, calls: int | None = None) -> Any:
     dataset = tf.data.Dataset.from_tensor_slices((photographs, kinds)).cache().repeat()
-    dataset = dataset.shuffle(BATCH * 6, seed=1).batch(BATCH, drop_remainder=True).map(augmented)
+    dataset = (
+        dataset.shuffle(BATCH * 6, seed=1)
+        .batch(BATCH, drop_remainder=True)
+        .map(augmented, num_parallel_calls=calls)
+    )
     options = tf.data.Options()
     options.autotune.enabled = False
     return (dataset if is_slow else dataset.prefetch(2)).with_options(options)
@@ -49,7 +53,8 @@ def train(is_slow: bool, clock: StepClock) -> None:
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer="adam", loss=loss, metrics=["accuracy"])
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
-    model.fit(pipeline(is_slow), steps_per_epoch=STEPS, verbose=0, callbacks=[ended])
+    dataset = pipeline(is_slow, tf.data.AUTOTUNE if clock.is_advised else None)
+    model.fit(dataset, steps_per_epoch=STEPS, verbose=0, callbacks=[ended])
 
 
 if __name__ == "__main__":

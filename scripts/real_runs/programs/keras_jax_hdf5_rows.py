@@ -33,9 +33,10 @@ def written(folder: Path) -> Path:
 class Rows(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types here
     """Batches of a file in an order of chance, of rows or of batches."""
 
-    def __init__(self, path: Path, is_slow: bool) -> None:
+    def __init__(self, path: Path, is_slow: bool, is_advised: bool) -> None:
         super().__init__()
         self.file, self.is_slow = h5py.File(path, "r"), is_slow
+        self.kept = self.file["rows"][:] if is_advised else None
         self.kinds = self.file["kinds"][:]
         self.order = rng.permutation(BATCH * BATCHES if is_slow else BATCHES)
 
@@ -45,6 +46,8 @@ class Rows(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types h
     def __getitem__(self, number: int) -> Any:
         if self.is_slow:
             chosen = self.order[number * BATCH : (number + 1) * BATCH]
+            if self.kept is not None:
+                return self.kept[chosen], self.kinds[chosen]
             rows = np.stack([self.file["rows"][place] for place in chosen])
             return rows, self.kinds[chosen]
         start = self.order[number] * BATCH
@@ -62,7 +65,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     model.compile(optimizer=sgd, loss="sparse_categorical_crossentropy", metrics=["accuracy"])
     ended = keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     with tempfile.TemporaryDirectory() as folder:
-        data = Rows(written(Path(folder)), is_slow)
+        data = Rows(written(Path(folder)), is_slow, clock.is_advised)
         model.fit(data, epochs=STEPS // BATCHES, verbose=0, shuffle=False, callbacks=[ended])
         data.file.close()
 

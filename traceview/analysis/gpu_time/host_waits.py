@@ -433,33 +433,37 @@ def checkpoints(waits: Waits) -> Finding | None:
 # Python
 
 
+_OF_RUNNING: Final = ("", *rules.USED_IN)
+
+
 def _instead(python: PythonShare | None) -> str:
-    """The key of what is said where the thread runs no Python: what it waits for, where a module shows that."""
-    if python is None or python.state == "runs":
+    """The key of what is said of a line: what it waits for, or works on, where a module shows that."""
+    if python is None:
         return ""
-    inner = python.inner or ""
+    inner, runs = python.inner or "", python.state == "runs"
     known = (
         key
-        for key, parts in rules.AWAITED_IN.items()
+        for key, parts in (rules.USED_IN if runs else rules.AWAITED_IN).items()
         if inner.startswith(parts) or inner.endswith(parts)
     )
-    return next(known, python.state)
+    return next(known, "" if runs else python.state)
 
 
 _HOOK: Final = ".on_"
+_OF_KERAS: Final = {"Model.predict": "predict", "EarlyStopping.on_epoch_end": "stopping"}
 
 
 def _keras_key(python: PythonShare | None) -> str:
     """The key of the advice where a method of Keras does the work: `Model.predict`, or a hook of a callback of Keras."""
     function = python.line.rpartition(" in ")[2] if python and python.ratio >= CLEAR_RATIO else ""
-    return "predict" if function == "Model.predict" else "callback" if _HOOK in function else ""
+    return _OF_KERAS.get(function, "callback" if _HOOK in function else "")
 
 
 def python_in_step(waits: Waits) -> Finding | None:
     """Python on the thread of the steps, as samples or frames show it."""
     python = waits.python(State.PYTHON)
     instead, arguments = _keras_key(python) or _instead(python), line_argument(python)
-    if not instead and python is not None and waits.tracing:
+    if instead in _OF_RUNNING and python is not None and waits.tracing:
         instead, arguments = _TRACED, arguments | waits.tracing
     is_numpy = python is not None and (python.inner or "").startswith(_NUMPY)
     return waits.finding(
@@ -496,7 +500,7 @@ def between_steps(waits: Waits) -> Finding | None:
     arguments, key = line_argument(python), _instead(python) if python else "unseen"
     if python and (python.inner or "").startswith(_CONVERTS):
         key = "convert"
-    if key in ("", "convert") and waits.tracing:
+    if key in (*_OF_RUNNING, "convert") and waits.tracing:
         key, arguments = _TRACED, arguments | waits.tracing
     else:
         key = _keras_key(python) or key

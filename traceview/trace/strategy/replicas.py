@@ -321,12 +321,16 @@ def _completed(names: Names, columns: HostColumns, ends: Int64Array) -> Int64Arr
     """When the ops were done whose end these rows say.
 
     The thread that completes an op first runs all that waited for it, the rest of the program perhaps (`ThunkExecutor::Execute`),
-    and says the end then.
+    and says the end then: of the last op of a loop after that of the loop.
     """
     result = columns.end_ps[ends]
+    is_other = np.ones(columns.count, dtype=np.bool_)
+    is_other[ends] = False
     line, start = columns.line[ends], columns.start_ps[ends]
     for each in unique_ids(line).tolist():
-        of_line = np.flatnonzero(columns.line[:] == each)
+        of_line = np.flatnonzero((columns.line[:] == each) & is_other)
+        if not of_line.size:
+            continue
         # Of those that end together the outermost last.
         order = np.lexsort((-columns.start_ps[of_line], columns.end_ps[of_line]))
         of_line = of_line[order]
