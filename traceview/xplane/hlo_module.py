@@ -48,6 +48,7 @@ OPCODE: Final = 2
 SHAPE: Final = 3
 METADATA: Final = 7
 PARAMETER_NUMBER: Final = 9
+TUPLE_INDEX: Final = 13
 WINDOW: Final = 15
 CONVOLUTION: Final = 16
 TARGET: Final = 28
