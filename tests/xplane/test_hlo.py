@@ -321,6 +321,8 @@ def test_gradients_of_which_only_a_number_is_used() -> None:
     [
         ("due", ("new", "old"), "copy.1 due new select"),
         ("due", ("old", "new"), "copy.1 due new select"),
+        ("started", ("new", "old"), ""),
+        ("count", ("new", "old"), "copy.1 count new select"),
         ("due", ("new", "new"), ""),
         ("due", ("old", "old"), ""),
         ("finite", ("new", "old"), ""),
@@ -332,7 +334,7 @@ def test_gradients_of_which_only_a_number_is_used() -> None:
 def test_what_a_choice_may_drop(
     condition: str, sides: tuple[str, str], names: str, is_fused: bool
 ) -> None:
-    """By numbers that were given alone, and for an argument as it was given; with the copy of it, whatever else reads that."""
+    """Now and then, by numbers that were given alone, and for an argument as it was given; with the copy of it, whatever else reads that."""
     module = ModuleWriter()
     ids = {
         name: module.add(name, "parameter", shape=shape)
@@ -341,7 +343,9 @@ def test_what_a_choice_may_drop(
     ids["old"] = module.add("copy.1", "copy", ids["w"], shape=(4,))
     ids["slope"] = module.add("slope", "negate", ids["old"], shape=(4,))
     ids["new"] = module.add("new", "subtract", ids["w"], ids["slope"], shape=(4,))
-    ids["due"] = module.add("due", "compare", ids["count"])
+    for name, direction in (("started", b"GE"), ("due", b"EQ")):
+        ids[name] = module.add(name, "compare", ids["count"])
+        module.last().comparison_direction = direction
     ids["finite"] = module.add("finite", "reduce", ids["slope"])
     ids["drawn"] = module.add("drawn", "rng")
     given = read = [ids[each] for each in (condition, *sides)]

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from traceview.xplane.columns import Copied, Exchange, Instruction, Need, Program
 from traceview.xplane.hlo_module import (
     BACKEND_CONFIG,
+    COMPARED,
     CONVOLUTION,
     DEEPEST,
     DOT,
@@ -411,7 +412,7 @@ class _Program:
             return False
         read = self._read(value, caller)
         is_kept = [self._viewed(each, caller).opcode == "parameter" for each in read[1:]]
-        return sum(is_kept) == 1 and self._is_of_numbers(read[0], caller)
+        return sum(is_kept) == 1 and self._is_now_and_then(read[0], caller)
 
     def _read(self, value: _Value, caller: HloInstruction) -> list[_Value]:
         """What a value in the entry, or in a fusion there, is computed from."""
@@ -434,9 +435,9 @@ class _Program:
             value = read[0]
         return value[1]
 
-    def _is_of_numbers(self, value: _Value, caller: HloInstruction) -> bool:
-        """Whether a value is one number, computed from nothing but numbers."""
-        open_, seen = [value], set[tuple[int, int]]()
+    def _is_now_and_then(self, value: _Value, caller: HloInstruction) -> bool:
+        """Whether a condition is computed from nothing but numbers, and may hold again and again: not for being less than one."""
+        open_, seen, compared = [value], set[tuple[int, int]](), set[str]()
         while open_ and len(seen) < _MOST_READ:
             computation, each = value = open_.pop()
             if (computation.id, each.id) not in seen:
@@ -445,8 +446,10 @@ class _Program:
                 is_view = bool(read) and each.opcode in _VIEWS | {"broadcast", "parameter"}
                 if each.opcode in _DIFFERS or not (is_view or self._is_number(each)):
                     return False
+                if each.opcode == "compare":
+                    compared.add(self._module.fields(each).text(COMPARED))
                 open_ += read
-        return not open_
+        return not open_ and (not compared or not compared.isdisjoint(("EQ", "NE")))
 
     def _held(self, instruction: HloInstruction) -> Iterator[tuple[int, int]]:
         """What runs in a loop, a branch or a call, each with events of its own; a fusion is one event."""

@@ -57,6 +57,7 @@ ID: Final = 35
 OPERANDS: Final = 36
 CALLED: Final = 38
 BACKEND_CONFIG: Final = 43
+COMPARED: Final = 63
 HAS_SIDE_EFFECT: Final = 65
 USES_GLOBAL_IDS: Final = 71
 OP_TYPE: Final = 1
