@@ -322,6 +322,7 @@ def test_gradients_of_which_only_a_number_is_used() -> None:
         ("due", ("new", "old"), "copy.1 due new select"),
         ("due", ("old", "new"), "copy.1 due new select"),
         ("started", ("new", "old"), ""),
+        ("late", ("new", "old"), ""),
         ("count", ("new", "old"), "copy.1 count new select"),
         ("due", ("new", "new"), ""),
         ("due", ("old", "old"), ""),
@@ -346,6 +347,9 @@ def test_what_a_choice_may_drop(
     for name, direction in (("started", b"GE"), ("due", b"EQ")):
         ids[name] = module.add(name, "compare", ids["count"])
         module.last().comparison_direction = direction
+    module.add("later", "compare", computation=3)
+    module.last(3).comparison_direction = b"GT"
+    ids["late"] = module.add("late", "fusion", ids["count"], calls=(3,))
     ids["finite"] = module.add("finite", "reduce", ids["slope"])
     ids["drawn"] = module.add("drawn", "rng")
     given = read = [ids[each] for each in (condition, *sides)]

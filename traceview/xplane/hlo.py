@@ -446,8 +446,11 @@ class _Program:
                 is_view = bool(read) and each.opcode in _VIEWS | {"broadcast", "parameter"}
                 if each.opcode in _DIFFERS or not (is_view or self._is_number(each)):
                     return False
-                if each.opcode == "compare":
-                    compared.add(self._module.fields(each).text(COMPARED))
+                held = [
+                    one for id_ in each.called for one in self._module.computation(id_).instructions
+                ]
+                compares = (one for one in (each, *held) if one.opcode == "compare")
+                compared.update(self._module.fields(one).text(COMPARED) for one in compares)
                 open_ += read
         return not open_ and (not compared or not compared.isdisjoint(("EQ", "NE")))
 
