@@ -311,7 +311,6 @@ def test_what_each_device_computes_alike(length_ms: float, cost: str, tmp_path: 
         ("sort_gather_fusion", "jit(f)/gather", ""),
         ("add_fusion", "jit(f)/jit(_normal)/jit(_normal_real)/erf_inv", "on drawing random numbers: erf_inv"),
         ("add_fusion", "jit(f)/jit(my_normal)/erf_inv", ""),
-        ("copy.2", "", "on copies that XLA adds to the program"),
         ("dot.2", "jit(f)/transpose(jvp())/checkpoint/rematted_computation/dot_general", "on computing again what jax.checkpoint has dropped: dot_general"),
         ("dot.2", "jit(f)/transpose(jvp())/checkpoint/dot_general", ""),
         ("convert.5", "jit(step)/convert_element_type", "on casts between types"),
@@ -329,19 +328,20 @@ def test_what_an_instruction_of_jax_is(name: str, scope: str, title: str, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("opcode", "is_donated", "action"),
+    ("opcode", "computation", "is_donated", "action"),
     [
-        ("parameter", False, "Donate what the step replaces"),
-        ("parameter", True, "In a while or scan"),
-        ("add", False, "In a while or scan"),
-        ("broadcast", False, ""),
+        ("parameter", 1, False, "Donate what the step replaces"),
+        ("parameter", 1, True, ""),
+        ("add", 1, False, ""),
+        ("add", 2, False, "In a while or scan"),
     ],
 )
 def test_the_advice_on_copies_is_by_what_is_copied(
-    opcode: str, is_donated: bool, action: str, tmp_path: Path
+    opcode: str, computation: int, is_donated: bool, action: str, tmp_path: Path
 ) -> None:
     module = ModuleWriter()
-    module.add("copy.2", "copy", module.add("a", opcode))
+    made_of = module.add("a", opcode, computation=computation)
+    module.add("copy.2", "copy", made_of, computation=computation)
     if is_donated:
         module.message.input_output_alias.entries.add()
     write_program(tmp_path, module, [("copy.2", "kernel", 10.1)])
@@ -351,6 +351,41 @@ def test_the_advice_on_copies_is_by_what_is_copied(
         assert found.action.startswith(action)
 
 
+@pytest.mark.parametrize(
+    ("length_ms", "code", "said", "action"),
+    [
+        (5.9, "", "", ""),
+        (6.1, "untrained-compute", "on gradients of which only a norm is used: dot", "Leave gradients"),
+        (6.1, "optimizer-bound", "on updates that a where takes in some steps only", "Let tf.cond"),
+    ],
+)  # fmt: skip
+def test_what_a_program_needs_less_of_than_it_computes(
+    length_ms: float, code: str, said: str, action: str, tmp_path: Path
+) -> None:
+    """From an eighth of the GPU time on, and by no other finding, as about an optimizer."""
+    module = ModuleWriter()
+    weights, moments, count = (
+        module.add(name, "parameter", shape=shape)
+        for name, shape in (("w", (4, 4)), ("m", (4, 4)), ("count", ()))
+    )
+    slope = module.add("dot.1", "dot", weights, shape=(4, 4), scope="jit(f)/transpose(jvp())/dot")
+    norm = module.add("norm", "reduce", slope, scope="jit(f)/reduce_sum")
+    changed = module.add("add", "add", moments, norm, shape=(4, 4), scope="jit(f)/adam/add")
+    chosen = module.add(
+        "select.3", "select", count, changed, moments, shape=(4, 4), scope="jit(f)/where"
+    )
+    module.computation().root_id = module.add("tuple", "tuple", chosen, norm)
+    length = {"dot.1": length_ms, "add": 0.1, "select.3": length_ms}
+    del length["dot.1" if code == "optimizer-bound" else "select.3"]
+    write_program(tmp_path, module, [(name, "kernel", ms) for name, ms in length.items()])
+    found = [row for row in traceview.analyze(tmp_path).findings if row.code in CODES]
+    assert [row.code for row in found] == [code] * bool(code)
+    for each in found:
+        assert said in each.title
+        assert each.action.startswith(action)
+
+
+CODES = ("untrained-compute", "optimizer-bound", "costly-ops", "matrix-factoring")
 BATCH, WEIGHTS = (32, 8), (8, 8)
 
 

@@ -124,3 +124,34 @@ def test_xla_copies_to_devices_of_the_cpu(tmp_path: Path) -> None:
     findings = {finding.code: finding for finding in analyzed(tmp_path, trace).findings}
     assert findings["h2d-exposed"].title == "CPU:0 waits 29.0 of 50.0 ms (58%) for HtoD copies"
     assert findings["h2d-exposed"].action.startswith("Put on the devices once, before the loop")
+
+
+@pytest.mark.parametrize(
+    ("is_read_beside", "read_ms", "title"),
+    [
+        (False, 10, "CPU:0 waits 20.0 of 50.0 ms (40%) for HtoD copies"),
+        (False, 25, ""),
+        (True, 10, ""),
+    ],
+)
+def test_arrays_that_get_another_sharding_by_way_of_the_host(
+    is_read_beside: bool, read_ms: float, title: str, tmp_path: Path
+) -> None:
+    """A call of 20 ms that puts arrays on the devices reads them first; not so a read after it, or of another thread."""
+    trace = new_trace()
+    other, device = trace.thread("other", 70), trace.thread("device0", 71)
+    for step in marked_steps(trace):
+        step.host("shard_args", 0, 20)
+        step.host(
+            "np.asarray(jax.Array)", read_ms, read_ms + 2, thread=other if is_read_beside else None
+        )
+        step.host("PjitFunction(step)", 28, 30)
+        stats = {"device_ordinal": 0, "hlo_module": "jit_step", "program_id": 1}
+        step.host("dot.1", 30, 50, stats, thread=device)
+    found = next(
+        (row for row in analyzed(tmp_path, trace).findings if row.code == "h2d-exposed"), None
+    )
+    assert (found is not None) == bool(title)
+    if found is not None:
+        assert found.title == title
+        assert found.action.startswith("Keep the sharding that arrays have")

@@ -40,11 +40,11 @@ SequencesEntry: 1 key int64, 2 value InstructionSequence
 InstructionSequence: 1 *instruction_ids int64
 HloComputationProto: 1 name bytes, 2 *instructions HloInstructionProto, 5 id int64, 6 root_id int64
 HloInstructionProto: 1 name bytes, 2 opcode bytes, 3 shape ShapeProto, 7 metadata OpMetadata,
-    9 parameter_number int64, 15 window Window,
+    9 parameter_number int64, 13 tuple_index int64, 15 window Window,
     16 convolution_dimension_numbers ConvolutionDimensionNumbers, 28 custom_call_target bytes,
     30 dot_dimension_numbers DotDimensionNumbers, 35 id int64, 36 *operand_ids int64,
     38 *called_computation_ids int64, 43 backend_config bytes, 49 *replica_groups ReplicaGroup,
-    52 *source_target_pairs SourceTarget, 65 custom_call_has_side_effect bool,
+    52 *source_target_pairs SourceTarget, 63 comparison_direction bytes, 65 custom_call_has_side_effect bool,
     71 use_global_device_ids bool, 87 collective_device_list CollectiveDeviceListProto,
     92 iota_collective_device_list IotaReplicaGroupListProto,
     93 mesh_axes_replica_group_list MeshAxesReplicaGroupListProto

@@ -237,7 +237,7 @@ def test_the_fields_are_those_of_xla(name: str) -> None:
 
 
 def copies(*, donated: tuple[int, ...] = (), aliased: tuple[int, ...] = ()) -> dict[str, str]:
-    """Of what each copy of a program with two arguments is made."""
+    """What each copy of a program with two arguments is."""
     module = ModuleWriter()
     first, second = (module.add(name, "parameter", shape=(4,)) for name in ("a", "b"))
     module.last().parameter_number = 1
@@ -258,7 +258,7 @@ def copies(*, donated: tuple[int, ...] = (), aliased: tuple[int, ...] = ()) -> d
 
 
 def test_a_copy_is_of_an_argument_that_may_not_be_overwritten() -> None:
-    others = {"copy.3": "", "copy.4": "fill", "copy.5": "", "copy.6": ""}
+    others = {"copy.3": "", "copy.4": "", "copy.5": "inside", "copy.6": ""}
     assert copies() == {"copy.1": "argument", "copy.2": "argument", **others}
     assert copies(donated=(0,)) == {"copy.1": "", "copy.2": "argument", **others}
     assert copies(aliased=(1,)) == {"copy.1": "argument", "copy.2": "", **others}
@@ -269,6 +269,104 @@ def test_what_a_copy_is_made_of_is_followed_so_far() -> None:
     module = ModuleWriter()
     module.add("copy.1", "copy", 1)
     assert read(module.message)["copy.1"].copied == ""
+
+
+def needs(module: ModuleWriter) -> dict[str, str]:
+    """What the instructions of a program are needed for, of those that are needed for less than all."""
+    return {name: each.need for name, each in read(module.message).items() if each.need}
+
+
+def norms(*, is_given: str = "", result: str = "") -> ModuleWriter:
+    """A program of two weights and one number that it learns; the gradient of the second is read for a norm.
+
+    `is_given`: also in the result. `result`: what reads the number that is learned.
+    """
+    module = ModuleWriter()
+    ids = {"w": module.add("w", "parameter", shape=(4,)), "x": module.add("x", "parameter")}
+
+    def add(
+        name: str, opcode: str, *read: str, shape: tuple[int, ...] = (4,), back: bool = False
+    ) -> None:
+        scope = f"jit(f)/{'transpose(jvp())/' * back}{opcode}"
+        ids[name] = module.add(
+            name, opcode, *(ids[each] for each in read), shape=shape, scope=scope
+        )
+
+    add("slope", "multiply", "w", back=True)
+    add("frozen", "multiply", "slope", back=True)
+    add("summed", "all-reduce", "slope", "frozen", back=True)
+    for place, name in enumerate(("trained", "other")):
+        add(name, "get-tuple-element", "summed", back=True)
+        module.last().tuple_index = place
+    add("squares", "multiply", "other")
+    add("norm", "reduce", "squares", "trained", shape=())
+    add("learned", "reduce", result or "slope", shape=(), back=True)
+    add("changed", "subtract", "x", "learned", shape=())
+    add("new", "subtract", "w", "trained", "norm")
+    add("result", "tuple", "new", "changed", *([is_given] if is_given else []), shape=())
+    module.computation().root_id = ids["result"]
+    return module
+
+
+def test_gradients_of_which_only_a_number_is_used() -> None:
+    """Of what is exchanged together each place is for itself, and a number that is learned is used whole."""
+    assert needs(norms()) == dict.fromkeys(("frozen", "other"), "number")
+    assert needs(norms(is_given="norm")) == needs(norms())
+    assert not needs(norms(is_given="other"))
+    assert "frozen" not in needs(norms(result="frozen"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "sides", "names"),
+    [
+        ("due", ("new", "old"), "copy.1 due new select"),
+        ("due", ("old", "new"), "copy.1 due new select"),
+        ("started", ("new", "old"), ""),
+        ("late", ("new", "old"), ""),
+        ("count", ("new", "old"), "copy.1 count new select"),
+        ("due", ("new", "new"), ""),
+        ("due", ("old", "old"), ""),
+        ("finite", ("new", "old"), ""),
+        ("slope", ("new", "old"), ""),
+        ("drawn", ("new", "old"), ""),
+    ],
+)
+@pytest.mark.parametrize("is_fused", [False, True])
+def test_what_a_choice_may_drop(
+    condition: str, sides: tuple[str, str], names: str, is_fused: bool
+) -> None:
+    """Now and then, by numbers that were given alone, and for an argument as it was given; with the copy of it, whatever else reads that."""
+    module = ModuleWriter()
+    ids = {
+        name: module.add(name, "parameter", shape=shape)
+        for name, shape in (("w", (4,)), ("count", ()))
+    }
+    ids["old"] = module.add("copy.1", "copy", ids["w"], shape=(4,))
+    ids["slope"] = module.add("slope", "negate", ids["old"], shape=(4,))
+    ids["new"] = module.add("new", "subtract", ids["w"], ids["slope"], shape=(4,))
+    for name, direction in (("started", b"GE"), ("due", b"EQ")):
+        ids[name] = module.add(name, "compare", ids["count"])
+        module.last().comparison_direction = direction
+    module.add("later", "compare", computation=3)
+    module.last(3).comparison_direction = b"GT"
+    ids["late"] = module.add("late", "fusion", ids["count"], calls=(3,))
+    ids["finite"] = module.add("finite", "reduce", ids["slope"])
+    ids["drawn"] = module.add("drawn", "rng")
+    given = read = [ids[each] for each in (condition, *sides)]
+    inside = 2 if is_fused else 1
+    if is_fused:
+        read = []
+        for number, shape in enumerate(((), (4,), (4,))):
+            read.append(module.add(f"p.{number}", "parameter", shape=shape, computation=2))
+            module.last(2).parameter_number = number
+    read[0] = module.add("spread", "broadcast", read[0], shape=(4,), computation=inside)
+    chosen = module.add("select", "select", *read, shape=(4,), computation=inside)
+    if is_fused:
+        module.computation(2).root_id = chosen
+        chosen = module.add("fusion", "fusion", *given, shape=(4,), calls=(2,))
+    module.computation().root_id = module.add("root", "tuple", chosen, ids["slope"])
+    expected = names.replace("select", "fusion" if is_fused else "spread select").split()
+    assert needs(module) == dict.fromkeys(expected, "choice")
 
 
 def test_the_arrays_that_a_program_takes_and_gives() -> None:

@@ -294,7 +294,8 @@ class Exchange(Struct, frozen=True):
     pairs: Pairs = ()
 
 
-Copied: TypeAlias = Literal["", "argument", "fill"]
+Copied: TypeAlias = Literal["", "argument", "inside"]
+Need: TypeAlias = Literal["", "number", "choice"]
 
 Arrays: TypeAlias = frozenset[tuple[int, tuple[int, ...]]]
 """Kinds of arrays: the number of the type of the elements, and the dimensions; no scalars."""
@@ -315,7 +316,9 @@ class Instruction(Struct, frozen=True):
     the same in every run. `is_repeated`: each of the `partitions` of the program computes the same, from what all are given
     whole. `is_update`: it computes with gradients, and is none. `flops`: of its products of matrices, convolutions and attention, None where they are not known;
     `operand_type`: the number of the type of what the first of them multiplies. `exchange`: of a collective. `copied`: of a
-    `copy` what it is made of, `argument` where the program may not overwrite it, and `fill` of what only fills memory.
+    `copy` whether it is of an `argument` that the program may not overwrite, or `inside` of a loop or a branch.
+    `need`: `number` of a gradient of which the program uses no more than a number, such as a norm; `choice` of what a
+    `select` may drop for an array as it was given, by a condition on numbers that were given.
     `taken`, `given`: the arrays that the program takes and gives.
     """
 
@@ -333,6 +336,7 @@ class Instruction(Struct, frozen=True):
     operand_type: int = 0
     exchange: Exchange | None = None
     copied: Copied = ""
+    need: Need = ""
     taken: Arrays = frozenset()
     given: Arrays = frozenset()
 

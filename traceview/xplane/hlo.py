@@ -14,11 +14,12 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import prod
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from traceview.xplane.columns import Copied, Exchange, Instruction, Program
+from traceview.xplane.columns import Copied, Exchange, Instruction, Need, Program
 from traceview.xplane.hlo_module import (
     BACKEND_CONFIG,
+    COMPARED,
     CONVOLUTION,
     DEEPEST,
     DOT,
@@ -26,6 +27,7 @@ from traceview.xplane.hlo_module import (
     MOST_DIMENSIONS,
     PARAMETER_NUMBER,
     TARGET,
+    TUPLE_INDEX,
     WINDOW,
     WINDOW_DIMENSIONS,
     WINDOW_SIZE,
@@ -204,6 +206,9 @@ def size_of(shape: Shape) -> int | None:
     return size if size is not None and 0 <= size < LARGEST else None
 
 
+_MOST_READ: Final = 256
+"""Instructions from which a condition may be computed that are looked at. A choice of ours, as programs are of any size."""
+
 _MOST_CALLED: Final = 64
 """Computations that one instruction calls; of one that calls more it is not known what it multiplies."""
 
@@ -215,7 +220,6 @@ _FILLS: Final = frozenset(
 )  # fmt: skip
 """What only writes memory. A result that is written anew in each step is a buffer that the step overwrites."""
 
-_CONSTANTS: Final = frozenset(("constant", "broadcast", "iota"))
 _VIEWS: Final = frozenset(("bitcast", "copy", "reshape", "transpose"))
 """Of these the ones that give the same numbers as their operand, in a program that is compiled."""
 
@@ -242,6 +246,13 @@ _DIFFERS: Final = _COLLECTIVES | frozenset(
 _GRADIENT: Final = "transpose(jvp("
 """In the scope of what JAX computes backward."""
 
+_BY_PLACE: Final = _COLLECTIVES | {"tuple"}
+"""Of these what is at a place in the result is made of the operand at that place alone."""
+
+_WHOLE: Final = -1
+_UNUSED, _NUMBER, _CHOICE, _ALL, _NUMBERS = range(5)
+"""What a result is needed for: a number that others are computed with, what a choice may drop, all, and numbers that are kept."""
+
 _LONGEST_CONFIG: Final = 1 << 16
 _NOT_TOLD: Final = (
     ValueError,
@@ -254,6 +265,9 @@ _NOT_TOLD: Final = (
 """What shapes and configurations raise that are not as they should be."""
 _MOST_NUMBERS: Final = MOST_DIMENSIONS + 1
 """Of one field that are looked at."""
+
+
+_Value: TypeAlias = tuple[Computation, HloInstruction]
 
 
 def read_instructions(program: Program, wanted: Collection[bytes]) -> dict[bytes, Instruction]:
@@ -281,6 +295,7 @@ class _Program:
         whole = self._module.whole_parameters
         repeated = self._made_of(whole) - constants if whole else known
         updates = self._after_gradients()
+        needs = self._needs()
         return {
             instruction.name: Instruction(
                 self._name,
@@ -296,6 +311,7 @@ class _Program:
                 copied=self._copied(instruction, computation)
                 if instruction.opcode == "copy"
                 else "",
+                need=needs.get((computation.id, instruction.id), ""),
                 taken=self._module.taken,
                 given=self._module.given,
             )
@@ -337,6 +353,106 @@ class _Program:
                 found.add((entry.id, instruction.id))
                 found.update(self._held(instruction))
         return frozenset(found)
+
+    # What its result is needed for
+
+    def _needs(self) -> dict[tuple[int, int], Need]:
+        """What the program needs less than whole, by the ids of computation and instruction: of gradients a number, else a choice."""
+        entry, found, of_choices = self._module.entry, dict[tuple[int, int], Need](), set[int]()
+        roots = (each for each in entry.instructions if each.id == entry.root_id)
+        given = {id_ for root in roots for id_ in root.operands}
+        # By instruction and place in a tuple.
+        needs_of: dict[int, dict[int, int]] = {entry.root_id: {_WHOLE: _ALL}}
+        # What uses an instruction stands behind it.
+        for each in reversed(entry.instructions):
+            needs = needs_of.get(each.id, {})
+            need = max(needs.values(), default=_UNUSED)
+            if each.has_side_effect or (each.id in given and self._is_kept_number(each)):
+                need = _NUMBERS
+            elif need == _ALL and self._is_choice(each):
+                need = _CHOICE
+                of_choices.update(each.operands)
+            is_of_choice = need == _CHOICE or (each.opcode == "copy" and each.id in of_choices)
+            if is_of_choice or (need == _NUMBER and _GRADIENT in self._module.said(each)[0]):
+                said: Need = "choice" if is_of_choice else "number"
+                found.update(dict.fromkeys([(entry.id, each.id), *self._held(each)], said))
+            passed = min(need, _NUMBER) if need < _NUMBERS and self._is_number(each) else need
+            is_of_tuple = each.opcode == "get-tuple-element"
+            at = self._module.fields(each).number(TUPLE_INDEX) if is_of_tuple else _WHOLE
+            for place, id_ in enumerate(each.operands):
+                if each.opcode in _BY_PLACE:
+                    passed = max(needs.get(_WHOLE, _UNUSED), needs.get(place, _UNUSED))
+                of_operand = needs_of.setdefault(id_, {})
+                of_operand[at] = max(of_operand.get(at, _UNUSED), passed)
+        return found
+
+    def _is_number(self, instruction: HloInstruction) -> bool:
+        """Whether its result has one element."""
+        return all(of.size == 1 for of in self._module.arrays(instruction.shape))
+
+    def _is_kept_number(self, instruction: HloInstruction) -> bool:
+        """Whether it is a number made of one that the program was given, such as one that is learned."""
+        read = self._read((self._module.entry, instruction), instruction)
+        viewed = [self._viewed(each, instruction) for each in read]
+        return self._is_number(instruction) and any(
+            each.opcode == "parameter" and self._is_number(each) for each in viewed
+        )
+
+    def _is_choice(self, instruction: HloInstruction) -> bool:
+        """Whether numbers alone decide if it gives what it computes, or arrays as the program was given them."""
+        held, root = self._module.entry, instruction
+        if instruction.opcode == "fusion" and instruction.called:
+            held = self._module.computation(instruction.called[0])
+            root = held.by_id.get(held.root_id, instruction)
+        given = self._read((held, root), instruction) if root.opcode == "tuple" else [(held, root)]
+        return bool(given) and all(self._chooses(each, instruction) for each in given)
+
+    def _chooses(self, value: _Value, caller: HloInstruction) -> bool:
+        if value[1].opcode != "select" or self._is_number(value[1]):
+            return False
+        read = self._read(value, caller)
+        is_kept = [self._viewed(each, caller).opcode == "parameter" for each in read[1:]]
+        return sum(is_kept) == 1 and self._is_now_and_then(read[0], caller)
+
+    def _read(self, value: _Value, caller: HloInstruction) -> list[_Value]:
+        """What a value in the entry, or in a fusion there, is computed from."""
+        computation, instruction = value
+        if instruction.opcode != "parameter":
+            ids = instruction.operands
+        elif computation is not self._module.entry:
+            number = self._module.fields(instruction).number(PARAMETER_NUMBER)
+            computation, ids = self._module.entry, caller.operands[number : number + 1]
+        else:
+            return []
+        return [(computation, computation.by_id[id_]) for id_ in ids if id_ in computation.by_id]
+
+    def _viewed(self, value: _Value, caller: HloInstruction) -> HloInstruction:
+        """The instruction whose numbers a value has, in whatever order."""
+        for _ in range(DEEPEST):
+            read = self._read(value, caller)
+            if value[1].opcode not in _VIEWS | {"parameter"} or not read:
+                break
+            value = read[0]
+        return value[1]
+
+    def _is_now_and_then(self, value: _Value, caller: HloInstruction) -> bool:
+        """Whether a condition is computed from nothing but numbers, and may hold again and again: not for being less than one."""
+        open_, seen, compared = [value], set[tuple[int, int]](), set[str]()
+        while open_ and len(seen) < _MOST_READ:
+            computation, each = value = open_.pop()
+            if (computation.id, each.id) not in seen:
+                seen.add((computation.id, each.id))
+                read = self._read(value, caller)
+                is_view = bool(read) and each.opcode in _VIEWS | {"broadcast", "parameter"}
+                if each.opcode in _DIFFERS or not (is_view or self._is_number(each)):
+                    return False
+                held = [
+                    one for id_ in each.called for one in self._module.computation(id_).instructions
+                ]
+                compares = (one for one in (each, *held) if one.opcode == "compare")
+                compared.update(self._module.fields(one).text(COMPARED) for one in compares)
+                open_ += read
+        return not open_ and (not compared or not compared.isdisjoint(("EQ", "NE")))
 
     def _held(self, instruction: HloInstruction) -> Iterator[tuple[int, int]]:
         """What runs in a loop, a branch or a call, each with events of its own; a fusion is one event."""
@@ -439,21 +555,10 @@ class _Program:
     # What it copies
 
     def _copied(self, instruction: HloInstruction, computation: Computation) -> Copied:
-        """What a copy is made of: an argument of the program that it may not overwrite, or what only fills memory."""
-        for _ in range(DEEPEST):
-            made_of = computation.by_id.get(instruction.operands[0] if instruction.operands else -1)
-            if made_of is None:
-                return ""
-            instruction = made_of
-            if instruction.opcode == "parameter":
-                number = self._module.fields(instruction).number(PARAMETER_NUMBER)
-                is_kept = number not in self._module.overwritten
-                return "argument" if is_kept and computation is self._module.entry else ""
-            if instruction.opcode == "fusion" and instruction.called:
-                computation = self._module.computation(instruction.called[0])
-                instruction = computation.by_id.get(computation.root_id, instruction)
-            if instruction.opcode in _CONSTANTS:
-                return "fill"
-            if instruction.opcode not in _VIEWS:
-                return ""
-        return ""
+        """Whether a copy is of an argument that the program may not overwrite, or in a loop or a branch."""
+        if computation is not self._module.entry:
+            return "inside"
+        made_of = self._viewed((computation, instruction), instruction)
+        number = self._module.fields(made_of).number(PARAMETER_NUMBER)
+        is_kept = made_of.opcode == "parameter" and number not in self._module.overwritten
+        return "argument" if is_kept else ""

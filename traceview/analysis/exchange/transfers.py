@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 
 from traceview.analysis.exchange.collective_sums import rate_of, reduction_rows
 from traceview.analysis.facts.detours import detour_rows
+from traceview.analysis.facts.ledger import through_host
 from traceview.analysis.facts.selection import rows_in
 from traceview.analysis.measures.context import Analysis, Context, View, has_time
 from traceview.analysis.measures.device_report import COPIES, ActivityTime, in_windows
@@ -263,6 +264,10 @@ H2D_EXPOSED: Final = Rule(
             "Put on the devices once, before the loop, what stays the same: an array of NumPy is copied again each time.",
             "Of what changes copy the next while this step is computed: call `jax.device_put` before the step is done.",
         ),
+        "jax-through": (
+            "Keep the sharding that arrays have: a `jax.device_put` that changes it reads all of them to the host, and copies them back.",
+            "What a step gives may have another one, by its `out_shardings`: then XLA moves the parts between devices.",
+        ),
         "jax": (
             "Copy the next batch while this one is computed: call `jax.device_put` on it before the current step is done.",
             (
@@ -441,7 +446,10 @@ def _diagnose_cpus(context: Context) -> Iterator[Finding | None]:
     arguments: dict[str, Argument] = {}
     if lines:
         arguments["line"] = Line(max(lines, key=lambda line: lines[line]))
-    yield H2D_EXPOSED.of_rows(context, rows, arguments=arguments, action="puts", keeps_waiting=True)
+    hosts = context.idle.states
+    is_through = any(through_host(context.trace, host).start.size for host in hosts)
+    action = "through" if is_through else "puts"
+    yield H2D_EXPOSED.of_rows(context, rows, arguments=arguments, action=action, keeps_waiting=True)
 
 
 # Section

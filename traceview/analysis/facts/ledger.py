@@ -9,6 +9,8 @@ In this order:
                  dispatches
     small ops    the time of ops and kernels so short that dispatch is what they cost, where a step runs many of them
     waited       dispatch and launches in a gap that began while the host waited for the device to finish
+    callback     what is idle while a program of XLA calls Python
+    resharding   what is idle while JAX gives arrays of devices another sharding by way of the host: copies from there
     garbage      dispatch, launches and Python, in steps and between them, while Python collects garbage
     thread       dispatch, launches and Python while another thread of the script keeps Python's lock, and waits in Python
                  while one computes; what ops and dispatch wait for the core that one takes, as NumPy does
@@ -189,6 +191,7 @@ def ledger_of(context: Run) -> Ledger:
             # While a program of XLA calls Python its device waits for that, whatever Python calls in turn.
             for name, spans in callbacks[draft.host] if draft.kind != "replica" else ():
                 draft.recast(spans, _CALLED, State.HOST_OPS, (By.OP, name))
+            draft.recast(through_host(trace, draft.host), _CALLED, State.H2D, NOBODY)
             if draft.python is not None:
                 # Meanwhile Python could not go on.
                 spans, among = draft.python.lines.collections, (*_LOCKED, State.BETWEEN)
@@ -302,6 +305,22 @@ def _callbacks(trace: Trace, host: int) -> list[tuple[int, IntervalSet]]:
         for name in unique_ids(events.name[calls]).tolist()
         for rows in (calls[events.name[calls] == name],)
     ]
+
+
+def through_host(trace: Trace, host: int) -> IntervalSet:
+    """When JAX gives arrays that devices have another sharding by way of the host: the call that puts them there reads them first."""
+    events = trace.host_columns
+    puts, reads = (trace.named_on(host, name.__eq__) for name in (_PUTS, _READS))
+    is_through = np.zeros(puts.size, dtype=np.bool_)
+    for line in unique_ids(events.line[puts]).tolist():
+        own = events.line[puts] == line
+        start, end = events.start_ps[puts[own]], events.end_ps[puts[own]]
+        is_through[own] = _holds(start, end, events.start_ps[reads[events.line[reads] == line]])
+    return union(events.start_ps[puts[is_through]], events.end_ps[puts[is_through]])
+
+
+_PUTS, _READS = b"shard_args", b"np.asarray(jax.Array)"
+"""Names of the calls (JAX 0.10)."""
 
 
 def _is_callback(name: bytes) -> bool:

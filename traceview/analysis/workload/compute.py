@@ -214,6 +214,7 @@ def _kind_of_label(context: Context) -> Int64Array:
     result = np.fromiter(kinds, np.int64, op.size)
     is_update = (trace.once(event_phases)[rows] == Phase.OPTIMIZER) | trace.once(label_updates)
     is_update &= ~context.once(_named_in_graphs)["dense_ops"]
+    is_update &= ~instructions_that(trace, lambda each: each.need == "choice")
     result[is_update & (result == NONE)] = _KINDS.index(OPTIMIZER)
     result[trace.device_columns.class_[rows] != ActivityClass.COMPUTE] = NONE
     return result
@@ -387,10 +388,13 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     repeated = instructions_that(context.trace, lambda each: each.is_repeated)
     is_free = is_model & context.once(multiplies_nothing)
     is_free &= ~(context.once(_misplaced_labels) | repeated | (casts & (found is not None)))
+    is_explained = np.zeros_like(is_free)
     for known in BY_NAME:
-        labels = labels_by_name(context, known) & ~context.once(_misplaced_labels)
-        yield _of_ops(context, known.rule, labels, key=known.key)
+        labels = labels_by_name(context, known) & ~(context.once(_misplaced_labels) | is_explained)
+        found = _of_ops(context, known.rule, labels, key=known.key)
+        yield found
         is_free &= ~labels
+        is_explained |= labels & (found is not None)
     for group in GROUPS:
         labels = group.choose(context, is_free)
         found = _of_ops(context, group.rule, labels, own_part(context, labels), key=group.key)

@@ -25,6 +25,7 @@ from traceview.analysis.measures.op_work import (
 )
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.workload.compute_rules import (
+    CHOSEN,
     COPIES_RATIO,
     COSTLY_OPS,
     FACTORING,
@@ -34,6 +35,7 @@ from traceview.analysis.workload.compute_rules import (
     RECOMPUTED,
     SLOW_RATE,
     TYPE_RATIO,
+    UNTRAINED,
 )
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.sweeping import SWEEPS
@@ -107,12 +109,14 @@ _COPY: Final = lazy_pattern(rb"copy(?:\.\d+)?")
 _COPYING: Final = replace(COSTLY_OPS, limit=COPIES_RATIO)
 
 
-def _is_copy_of(made_of: str, each: Instruction) -> bool:
-    """Whether an instruction is a copy that XLA has added, of what."""
-    return each.copied == made_of and not each.scope and _COPY.fullmatch(each.name) is not None
+def _is_copy(copied: str, each: Instruction) -> bool:
+    """Whether an instruction is such a copy, and XLA has added it."""
+    return each.copied == copied and not each.scope and _COPY.fullmatch(each.name) is not None
 
 
 BY_NAME: Final = (
+    OpsByName(UNTRAINED, "number", is_one=lambda each: each.need == "number"),
+    OpsByName(CHOSEN, "choice", is_one=lambda each: each.need == "choice"),
     # The scope of what `jax.checkpoint` computes again (JAX 0.4 to 0.11).
     OpsByName(RECOMPUTED, is_one=lambda each: "rematted_computation" in each.scope.split("/")),
     OpsByName(
@@ -149,8 +153,8 @@ BY_NAME: Final = (
         lazy_pattern(r"_?(?:Mkl)?(?:Conjugate)?Transpose"),
         kernels=lazy_pattern(rb"(?:nchwToNhwc|nhwcToNchw)Kernel"),
     ),
-    OpsByName(_COPYING, "donating", is_one=partial(_is_copy_of, "argument")),
-    OpsByName(_COPYING, "copying", is_one=partial(_is_copy_of, "")),
+    OpsByName(_COPYING, "donating", is_one=partial(_is_copy, "argument")),
+    OpsByName(_COPYING, "copying", is_one=partial(_is_copy, "inside")),
 )
 
 
