@@ -162,7 +162,7 @@ def test_a_hang_without_a_trace_is_shown(tmp_path: Path, command: Command) -> No
     write_hang(tmp_path)
     shown = command("analyze", str(tmp_path), "--width", "160")
     assert (
-        "No step has ended for 60 s since step 41 ended at 2027-01-15 08:00:00\nUTC." in shown.out
+        "No step has ended for 60.0 s since step 41 ended at 2027-01-15\n08:00:00 UTC." in shown.out
     )
     assert "worker 1 did not reach a collective" in shown.out
     data = json.loads(command("analyze", str(tmp_path), "--format", "json").out)
@@ -184,7 +184,7 @@ def test_a_hang_beside_a_trace_is_a_finding_of_its_report(
     assert "hang" in [finding["code"] for finding in report["findings"]]
     assert report["results"]["hangs"]["hangs"][0]["step_function"] == "train_step"
     full = command("analyze", str(run), "--full", "--width", "160").out
-    assert "No step has ended for 60 s since step 41 ended" in full
+    assert "No step has ended for 60.0 s since step 41 ended" in full
     (trace.parent / "gpu1.hang.json").write_text("{}", encoding="utf-8")
     damaged = json.loads(command("analyze", str(run), "--format", "json").out)
     assert "hang-unreadable" in [problem["code"] for problem in damaged["capture"]["problems"]]

@@ -142,11 +142,11 @@ def test_a_script_that_runs_inside_of_an_import_is_not_importing() -> None:
 
 def test_the_first_line_says_since_when() -> None:
     assert (
-        since(hang()) == "No step has ended for 60 s since step 41 ended at 2027-01-15 08:00:00 UTC"
+        since(hang()) == "No step has ended for 60.0 s since step 41 ended at 2027-01-15 08:00:00 UTC"
     )
     assert since(hang(step_count=0)).endswith("since the script started at 2027-01-15 08:00:00 UTC")
     assert outcome(hang()) is None
-    assert outcome(hang(state="went-on", total_ns=83 * SECOND)) == "Training went on after 83 s."
+    assert outcome(hang(state="went-on", total_ns=83 * SECOND)) == "Training went on after 83.0 s."
     assert outcome(hang(state="ended", total_ns=700 * SECOND)) == (
-        "The script ended after 12 min without another step."
+        "The script ended after 700 s without another step."
     )

@@ -12,6 +12,7 @@ from traceview.analysis.measures.context import Analysis
 from traceview.analysis.rules.finding import Skipped
 from traceview.analysis.rules.sentences import shown_finding
 from traceview.base.record import Record
+from traceview.base.units import PS_PER_NS
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
@@ -111,16 +112,10 @@ def since(hang: Hang) -> str:
     moment = numbers.date(hang.last_step_ns)
     at = f" at {moment}" if moment else ""
     last = f"step {hang.step_count - 1} ended{at}" if hang.step_count else f"the script started{at}"
-    waited = seconds(hang.waited_ns)
+    waited = numbers.time(hang.waited_ns * PS_PER_NS)
     if hang.is_lock_held:
         return f"No Python ran for {waited}, until {numbers.date(hang.noticed_ns)}"
     return f"No step has ended for {waited} since {last}"
-
-
-def seconds(ns: int) -> str:
-    """A time in whole seconds: `83 s`, `12 min`."""
-    value = ns / 1e9
-    return f"{value:.0f} s" if value < 600 else f"{value / 60:.0f} min"
 
 
 def outcome(hang: Hang) -> str | None:
@@ -128,8 +123,8 @@ def outcome(hang: Hang) -> str | None:
     if hang.total_ns is None or hang.is_lock_held:
         return None
     if hang.state == "went-on":
-        return f"Training went on after {seconds(hang.total_ns)}."
-    return f"The script ended after {seconds(hang.total_ns)} without another step."
+        return f"Training went on after {numbers.time(hang.total_ns * PS_PER_NS)}."
+    return f"The script ended after {numbers.time(hang.total_ns * PS_PER_NS)} without another step."
 
 
 def worker_words(worker: HangWorker) -> Phrase:
@@ -139,11 +134,13 @@ def worker_words(worker: HangWorker) -> Phrase:
         return phrase(f"its script has ended{steps}")
     if worker.state == "silent" and worker.silent_ns is not None:
         ended = numbers.plural(worker.step_count or 0, "step")
-        ago = seconds(worker.silent_ns)
+        ago = numbers.time(worker.silent_ns * PS_PER_NS)
         return phrase(f"stopped, gone or cut off: it wrote last {ago} ago, when {ended} had ended")
     if worker.state == "unknown":
         return phrase("where it is, is not known")
-    waited = "" if worker.waited_ns is None else f" for {seconds(worker.waited_ns)}"
+    waited = (
+        "" if worker.waited_ns is None else f" for {numbers.time(worker.waited_ns * PS_PER_NS)}"
+    )
     return phrase(
         "in the call of a step, " if worker.state == "in-step" else None,
         *(("in ", name(worker.line)) if worker.line else ("outside of its own code",)),

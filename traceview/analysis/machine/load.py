@@ -29,9 +29,6 @@ from traceview.ledger.states import State
 from traceview.trace.model import Host, Trace
 from traceview.trace.sidecar.sidecar import NvmlGpu
 
-MOST_DEVICES: Final = 64
-"""Of one host; traceview capture writes no more."""
-
 SHARED_RATIO: Final = 0.05
 """Of a GPU's memory or of its time: a process that uses so much of it shares it."""
 
@@ -118,9 +115,7 @@ def compute(context: Context) -> Nvml | Skipped:
     absent: dict[str, str] = {}
     for host in context.trace.hosts:
         view = host.captured.outside_view
-        # Of several with one number the first.
-        numbered = [(gpu.ordinal, gpu) for gpu in view.devices[:MOST_DEVICES]]
-        gpus = {ordinal: gpu for ordinal, gpu in reversed(numbered) if ordinal is not None}
+        gpus = {gpu.ordinal: gpu for gpu in view.devices if gpu.ordinal is not None}
         if not gpus:
             absent[host.name] = view.reason or NOT_SAMPLED
         rows += (_row(context.trace, host, ordinal, gpus[ordinal]) for ordinal in sorted(gpus))
