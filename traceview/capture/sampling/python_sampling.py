@@ -32,6 +32,8 @@ from traceview.capture.sidecar.environment import masked_thread
 from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
 
 INTERVAL_NS: Final = 1_000_000
+_FIRST_COST_NS: Final = 200_000
+"""Of a sample, as long as none was taken; a choice of ours."""
 _LONG_WAIT_NS: Final = 2_500_000
 """A round that is so late has waited for the GIL: longer than any round takes. A choice of ours."""
 MOST_SAMPLES: Final = 1 << 19
@@ -222,10 +224,12 @@ class PythonListener(WindowListener):
                 self._clocks.cpu_us(ident)
 
     def opened(self, sidecar: Sidecar) -> None:
-        """Begin; the first sample is taken as soon as it is a small share of the time since now."""
+        """Begin; after the first sample each is taken as soon as all are a small share of the time so far."""
         if self._thread is None:
             return
-        self._started_ns, self._begun_ns = time.time_ns(), time.monotonic_ns()
+        self._started_ns = time.time_ns()
+        # The first step begins now: its first sample has the time that it takes in advance.
+        self._begun_ns = time.monotonic_ns() - int(_FIRST_COST_NS / LARGEST_COST_RATIO)
         self._garbage.start()
         # Not in the thread: what it does to begin makes objects.
         _DISABLE()
@@ -324,7 +328,7 @@ class PythonListener(WindowListener):
     def _rest(self) -> None:
         # With what falling asleep and waking up cost after the last sample, which is more than the sample itself.
         spent_ns = time.thread_time_ns() - self._waited_ns
-        cost_ns = spent_ns - self._spent_ns if self._round_count else 200_000
+        cost_ns = spent_ns - self._spent_ns if self._round_count else _FIRST_COST_NS
         self._spent_ns = spent_ns
         # After the next round this thread has taken the largest share of the time so far, at most, and since this round.
         due_ns = self._begun_ns + (spent_ns + cost_ns) / LARGEST_COST_RATIO
