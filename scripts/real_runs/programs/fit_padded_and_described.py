@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 
-BATCH, WORDS, WIDTH, LONGEST, PADDED, KINDS = 32, 4000, 64, 24, 64, 6
+BATCH, WORDS, WIDTH, LONGEST, PADDED, KINDS = 64, 4000, 80, 24, 48, 6
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 rng = np.random.default_rng(89)

@@ -7,11 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 
-DEVICES, LAYERS, ROWS, WIDTH = 2, 32, 128, 128
+DEVICES, LAYERS, ROWS, WIDTH = 2, 16, 256, 160
 
 jax.config.update("jax_num_cpu_devices", DEVICES)
 devices = jax.devices()
@@ -19,19 +20,26 @@ mesh = Mesh(np.array(devices), ("data",))
 rng = np.random.default_rng(109)
 # As on two real devices, none of them computes on the cores of the other.
 one_thread = {"xla_cpu_multi_thread_eigen": False}
-start = list((rng.standard_normal([LAYERS, WIDTH, WIDTH]) / 12).astype(np.float32))
+start = [
+    {
+        "kernel": (rng.standard_normal([WIDTH, WIDTH]) / 13).astype(np.float32),
+        "bias": np.zeros(WIDTH, np.float32),
+        "scale": np.ones(WIDTH, np.float32),
+    }
+    for _ in range(LAYERS)
+]
 batches = rng.standard_normal([4, DEVICES * ROWS, WIDTH]).astype(np.float32)
 
 
 def loss_of(weights: Any, rows: Any) -> Any:
     hidden = rows
-    for weight in weights:
-        hidden = jnp.tanh(hidden @ weight)
+    for layer in weights:
+        hidden = jnp.tanh(hidden @ layer["kernel"] * layer["scale"] + layer["bias"])
     return jnp.mean(jnp.square(hidden - rows))
 
 
 def descended(weights: Any, slopes: Any) -> Any:
-    return [weight - 1e-2 * slope for weight, slope in zip(weights, slopes, strict=True)]
+    return jax.tree.map(lambda weight, slope: weight - 1e-2 * slope, weights, slopes)
 
 
 def by_hand(clock: StepClock) -> None:
@@ -48,8 +56,9 @@ def by_hand(clock: StepClock) -> None:
             total = slopes[0]
             for others in slopes[1:]:
                 moved = jax.device_put(others, devices[0])
-                total = [(one + other) / DEVICES for one, other in zip(total, moved, strict=True)]
-            weights = apply(copies[0], total)
+                total = jax.tree.map(jnp.add, total, moved)
+            mean = jax.tree.map(lambda slope: slope / DEVICES, total)
+            weights = apply(copies[0], mean)
             copies = [jax.device_put(weights, device) for device in devices]
             jax.block_until_ready(copies)
         clock.step_ended()
@@ -58,7 +67,8 @@ def by_hand(clock: StepClock) -> None:
 def within_the_step(clock: StepClock) -> None:
     def update(weights: Any, rows: Any) -> Any:
         slopes = jax.grad(loss_of)(weights, rows)
-        return descended(weights, jax.lax.pmean(slopes, "data"))
+        flat, unflatten = ravel_pytree(slopes)
+        return descended(weights, unflatten(jax.lax.pmean(flat, "data")))
 
     whole, by_device = PartitionSpec(), PartitionSpec("data")
     mapped = jax.shard_map(

@@ -1,4 +1,4 @@
-"""Keras `fit` on JAX with a data base of metrics; slow: the metrics of each batch are committed by themselves, which waits for the disk."""
+"""Keras `fit` on JAX with a data base of metrics; slow: each metric of each batch is committed by itself, which waits for the disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 
-BATCH, SIDE, KINDS = 48, 40, 10
+BATCH, SIDE, KINDS = 48, 28, 10
 
 rng = np.random.default_rng(97)
 pictures = rng.standard_normal([BATCH * STEPS, SIDE, SIDE, 1], np.float32)
@@ -34,8 +34,8 @@ class Metrics(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no t
         for name, value in (logs or {}).items():
             row = ("run 1", batch, name, float(value))
             self.base.execute("INSERT INTO metrics VALUES (?, ?, ?, ?)", row)
-        if self.is_slow:
-            self.base.commit()
+            if self.is_slow:
+                self.base.commit()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.base.commit()
@@ -46,8 +46,8 @@ def train(is_slow: bool, clock: StepClock) -> None:
     model = keras.Sequential(
         [
             keras.Input([SIDE, SIDE, 1]),
-            layers.Conv2D(32, 3, activation="relu"),
-            layers.Conv2D(64, 3, strides=2, activation="relu"),
+            layers.Conv2D(24, 3, activation="relu"),
+            layers.Conv2D(32, 3, strides=2, activation="relu"),
             layers.Flatten(),
             layers.Dense(KINDS, activation="softmax"),
         ]

@@ -11,7 +11,7 @@ import tensorflow as tf
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 from scripts.real_runs.training import numbers
 
-BATCH, FRAMES, FEATURES, UNITS, AT_ONCE, EACH = 32, 8, 96, 512, 4, 6
+BATCH, FRAMES, FEATURES, UNITS, AT_ONCE, EACH = 32, 8, 96, 1024, 4, 6
 USUAL_S, LATE_S = 0.004, 0.13
 
 tf.config.threading.set_intra_op_parallelism_threads(1)

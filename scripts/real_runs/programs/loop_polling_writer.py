@@ -14,7 +14,7 @@ import tensorflow as tf
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 from scripts.real_runs.training import numbers
 
-BATCH, LENGTH, SIGNALS, UNITS = 64, 24, 32, 160
+BATCH, LENGTH, SIGNALS, UNITS = 64, 24, 32, 288
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 series = tf.constant(numbers(BATCH * 4, LENGTH, SIGNALS))
