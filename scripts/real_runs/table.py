@@ -1178,5 +1178,92 @@ PROGRAMS: Final = {
             ("costly-ops",),
         ),
         Program("jax_diffusion", "nothing", (), present={"costly-ops": 0.46}),
+        Program(
+            "loop_ordered_reads",
+            "the order of clips of a remote store is kept, so that those behind a late one wait",
+            _INPUT,
+            "mean",
+            present={"input-bound": 0.055},
+        ),
+        Program(
+            "loop_box_lists_and_settings",
+            "boxes are a list of tensors, whose length traces the step again after every sixth, and each step reads the file of settings",
+            ("retracing",),
+            "mean",
+            second=_PYTHON,
+        ),
+        Program(
+            "loop_polling_writer",
+            "a thread that writes losses asks its queue again and again without a pause",
+            ("python-thread",),
+        ),
+        Program(
+            "loop_dense_word_gradients",
+            "gradients of a table of words are made finite as whole tables, which the replicas sum",
+            ("batch-free-compute", "optimizer-bound", "collective-exposed"),
+            # Of the table, with 60000 rows in place of 6000.
+            present={
+                "input-bound": 0.058,
+                "collective-exposed": 0.16,
+                "batch-free-compute": 0.24,
+                "optimizer-bound": 0.24,
+            },
+        ),
+        Program(
+            "fit_mixed_photographs",
+            "pairs to mix come from two data sets of the same files, so that each is decoded twice",
+            _INPUT,
+            present={"input-bound": 0.1},
+        ),
+        Program(
+            "fit_padded_and_described",
+            "texts are padded to a length that none has, and a callback words the whole model after each batch",
+            ("costly-ops", "host-bound", "launch-bound", *_PYTHON),
+            second=("costly-ops", "host-bound", "launch-bound", *_PYTHON),
+            present={"callback-stall": 0.14, "python-stall": 0.14},
+        ),
+        Program(
+            "fit_packed_run_folder",
+            "a callback packs the folder of the run after every sixth batch",
+            (*_PYTHON, "checkpoint-stall"),
+            "mean",
+        ),
+        Program(
+            "keras_jax_metrics_database",
+            "each metric of each batch is committed to a data base, which waits for the disk",
+            _PYTHON,
+        ),
+        Program(
+            "jax_gathered_logits",
+            "scores of all words are gathered on both devices for the loss, not the sums of their halves",
+            ("collective-exposed", "repeated-compute", "costly-ops"),
+            present={"collective-exposed": 0.076},
+        ),
+        Program(
+            "jax_summed_by_hand",
+            "gradients are moved to the first device and summed there, and new weights are moved back",
+            (
+                "d2d-copies",
+                "serial-gpus",
+                "collective-exposed",
+                "h2d-exposed",
+                "host-bound",
+                *_PYTHON,
+            ),
+            present={"python-stall": 0.066, "callback-stall": 0.066, "h2d-exposed": 0.066},
+        ),
+        Program(
+            "jax_frame_batches",
+            "pandas picks the rows of each batch and makes numbers of their words",
+            (*_PYTHON, *_INPUT),
+        ),
+        Program(
+            "jax_dense_graph_and_negatives",
+            "neighbours are summed by a matrix of 0 and 1, and pairs without a link are drawn in Python",
+            ("costly-ops", *_PYTHON),
+            second=("costly-ops", *_PYTHON),
+            # Without the sums over edges; with pairs drawn before the loop.
+            present={"costly-ops": 0.19, "callback-stall": 0.13, "python-stall": 0.13},
+        ),
     )
 }
