@@ -228,11 +228,12 @@ class HostCauses:
         for event in events:
             if event.text("tf_function_call").startswith("traced-"):
                 runs = [
-                    run.start
+                    (-run.end, run.start)
                     for run in self.call_events
                     if run.line is event.line and event.start <= run.start and run.end <= event.end
                 ]
-                strong["compile"].append((event.start, min(runs, default=event.end)))
+                # That which ends last, of several the first to begin.
+                strong["compile"].append((event.start, min(runs, default=(0, event.end))[1]))
         strong["compile"] += self._prepared(thread)
         jitted = Cover(
             (run.start, run.end)

@@ -301,7 +301,7 @@ def _dropped(stage: InputStage, stages: Sequence[InputStage]) -> Dropped | None:
             if not _EACH.fullmatch(kind_of(path)):
                 break
     else:
-        made = max(made, *(calls[name] for name in calls if name.rpartition("::")[0] == path))
+        made = max([made, *(calls[name] for name in calls if name.rpartition("::")[0] == path)])
     kind, kept = _DROPS.fullmatch(parts[place - 1]), max(calls["::".join(parts[:place])], 1)
     is_most = made >= max(_DROPPED_FACTOR * kept, kept + _FEWEST_DROPPED)
     return Dropped(kind[1], made, kept) if kind and is_most else None

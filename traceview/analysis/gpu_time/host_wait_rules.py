@@ -589,7 +589,7 @@ PYTHON_THREAD: Final = Rule(
     action="Move the work to processes of its own: `multiprocessing.get_context('spawn').Pool(4).imap(make_batch, keys)`.",
     advice=(
         "One process, `Process(target=...)`, makes batches no faster than the thread did, but suffices for what no step waits for. "
-        "Or let the thread sleep between short pieces of work, or call code that releases the lock, such as NumPy on large arrays."
+        "Or let the thread wait for work instead of asking for it, `queue.get()`, and call code that releases the lock, such as NumPy."
     ),
     actions={
         "awaited": (

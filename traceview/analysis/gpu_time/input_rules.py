@@ -59,6 +59,8 @@ _CORES: Final = "cores"
 _GENERATOR: Final = "generator"
 _WAITING: Final = "waiting_generator"
 """The generator waits, and computes little."""
+_LATE: Final = "waiting_map"
+"""Python of a parallel map waits, and computes little."""
 _ELEMENTS: Final = "generator_elements"
 """It yields many elements per step, each quickly."""
 _REPEATED: Final = "repeated"
@@ -165,6 +167,10 @@ _ACTIONS: Final[dict[str, Advised]] = {
     _WAITING: (
         "Let threads load ahead in the generator: `multiprocessing.pool.ThreadPool(8).imap(load, keys)`.",
         "The generator waits most of the time, for a server, a file, a queue or a timer, and makes one element after the other.",
+    ),
+    _LATE: (
+        "Let late elements hold up no others: `dataset.map(function, num_parallel_calls=32, deterministic=False)`.",
+        "Its Python waits most of the time, for a server, a file or a timer. More calls at once wait together, and take no core for that.",
     ),
     _ELEMENTS: (
         "Let the generator yield whole batches, `yield np.stack(rows)`, and leave out `dataset.batch`.",
@@ -458,6 +464,11 @@ class _Sentences:
         return self._supply is not None and self._supply.is_generator
 
     @property
+    def _waits(self) -> bool:
+        """Whether Python of the pipeline mostly waits."""
+        return self._python is not None and self._python.state == "waits"
+
+    @property
     def _lacks_prefetch(self) -> bool:
         """Whether the last stage does not work ahead, where that would help: a generator keeps Python's lock."""
         supply = self._supply
@@ -497,7 +508,7 @@ class _Sentences:
         if self._lacks_prefetch and wait_ratio <= _OVERLAP_RATIO:
             return _PREFETCH
         if (self._keeps_lock and not supply.is_generator) or self._runs_python:
-            return _LOCK
+            return _LATE if self._waits else _LOCK
         stage = self._function or supply.slowest
         if supply.pass_count >= _FEWEST_PASSES and self._may_be_cached(stage):
             self.arguments["passes"] = Number(supply.pass_count, "pass")
@@ -514,6 +525,8 @@ class _Sentences:
             return "shuffle"
         if action == "parallel_map" and stage.parallelism == 1 and not self._function:
             return "map"
+        if action == "parallel_map" and self._waits:
+            return _LATE
         if action == "parallel_map" and self._is_quick(stage):
             return _SMALL
         reads = any(
@@ -529,7 +542,7 @@ class _Sentences:
                 return "rows"
             may_move = any(action_for(kind) in _MOVABLE for kind in before)
             return action if may_move else "rejected"
-        if action == _GENERATOR and self._python and self._python.state == "waits":
+        if action == _GENERATOR and self._waits:
             return _WAITING
         return _ELEMENTS if action == _GENERATOR and self._yields_quickly(stage) else action
 
@@ -553,7 +566,8 @@ class _Sentences:
         return (
             bool(steps)
             and count >= _MANY_ELEMENTS * steps
-            and stage.own_ps <= _QUICK_ELEMENT_PS * count
+            # Functions of a parallel map run beside each other.
+            and stage.own_ps * max(stage.parallelism or 1, 1) <= _QUICK_ELEMENT_PS * count
         )
 
 

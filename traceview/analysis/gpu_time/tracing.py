@@ -84,6 +84,10 @@ RETRACING: Final = Rule(
                 "padding to few lengths."
             ),
         ),
+        "structure": (
+            "Pass one tensor instead of a list whose length changes: pad it, or `tf.ragged.stack(parts)` with `reduce_retracing=True`.",
+            "Lists of six lengths made six graphs, ragged tensors two (TensorFlow 2.21). No signature serves several lengths of a list.",
+        ),
         "xla": (
             _PAD,
             "No signature helps: XLA compiles each shape, also of a graph that serves all of them.",
@@ -125,6 +129,7 @@ RETRACING: Final = Rule(
         **SOME_STEPS,
         "python": "Its graphs differ in a value of Python, such as a number.",
         "shape": "Its graphs differ in the shape of a tensor.",
+        "structure": "Its graphs differ in how many tensors a list, tuple or dictionary holds.",
         "field": (
             "No argument that was recorded has another shape, dtype, sharding or static value: a field of one that is no array may "
             "have changed, or a setting of JAX."
@@ -246,8 +251,16 @@ def compilation(waits: Waits) -> Finding | None:
     recompiled = [*dict.fromkeys(call for calls in hosts for call in calls)]
     if not retraced and recompiled:
         return _recompiled(waits, recompiled)
+    times, used = int(waits.is_affected.sum()), waits.is_affected.size
+    sidecar = trace.hosts[waits.host].sidecar
+    made_at = Counter(sidecar.window.made_at if sidecar else ())
+    # The call that follows traces it, and perhaps one more.
+    if made_at and 2 * made_at.total() >= max(times, 1):
+        line = Line(made_at.most_common(1)[0][0])
+        return waits.finding(
+            COMPILE_IN_WINDOW, arguments={"line": line}, title="made", action="made"
+        )
     if not retraced:
-        times, used = int(waits.is_affected.sum()), waits.is_affected.size
         recurs = (
             used >= FEWEST_TO_COMPARE
             and (
@@ -256,21 +269,13 @@ def compilation(waits: Waits) -> Finding | None:
                 or (times > 1 and not waits.is_affected[:times].all())
             )
         )
-        sidecar, rows = (
-            trace.hosts[waits.host].sidecar,
-            context.ledger.spans_of([waits.device], waits.rows),
-        )
+        rows = context.ledger.spans_of([waits.device], waits.rows)
         asked_ps = int(_sampled_in(waits, REQUESTED)[0].within(rows.start, rows.end).sum())
         key = "again" if recurs else ""
         if recurs and 2 * asked_ps >= int((rows.end - rows.start).sum()):
             key = "requested"
         arguments = line_argument(waits.python(State.COMPILE))
-        made_at = Counter(sidecar.window.made_at if sidecar else ())
-        # The call that follows traces it, and perhaps one more.
-        if 2 * made_at.total() >= max(times, 1):
-            key, arguments = "made", {"line": Line(made_at.most_common(1)[0][0])}
-        title = key if key == "made" else ""
-        return waits.finding(COMPILE_IN_WINDOW, arguments=arguments, title=title, action=key)
+        return waits.finding(COMPILE_IN_WINDOW, arguments=arguments, action=key)
     traced_by = {call.traced_by for call in retraced if call.traced_by}
     (cause, *others) = traced_by.pop() if len(traced_by) == 1 else ("",)
     key = "" if others else cause

@@ -197,11 +197,15 @@ _DIFFERENCES: Final = {
 
 
 def what_differs(graphs: Sequence[Any]) -> list[str]:
-    """Of concrete functions: `python`: a value of Python, `shape`: the shape of a tensor, `other`: anything else; empty for one."""
+    """Of concrete functions: `structure`: how many tensors an argument holds, else `python`: a value of Python, `shape`: the shape of a
+    tensor, `other`: anything else; empty for one.
+    """
     if len(graphs) < 2:
         return []
     types = ({n: p.type_constraint for n, p in g.function_type.parameters.items()} for g in graphs)
     signatures = [" ".join(f"{name}: {type_}" for name, type_ in each.items()) for each in types]
+    if len({signature.count("TensorSpec(") for signature in signatures}) > 1:
+        return ["structure"]
     differences = []
     for kind, pattern in _DIFFERENCES.items():
         if len({" ".join(pattern.findall(signature)) for signature in signatures}) > 1:

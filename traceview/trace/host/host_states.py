@@ -263,7 +263,10 @@ class HostStates(HostEvents):
                 & (columns.start_ps[runs] >= columns.start_ps[row])
                 & (columns.end_ps[runs] <= columns.end_ps[row])
             )
-            end[index] = columns.start_ps[runs[inside]].min(initial=end[index])
+            # Tracing may make variables, and call what begins them, before.
+            ends = columns.end_ps[runs[inside]]
+            is_last = ends == ends.max(initial=0)
+            end[index] = columns.start_ps[runs[inside][is_last]].min(initial=end[index])
         return union(columns.start_ps[traced], end)
 
     @cached_property

@@ -245,7 +245,7 @@ class FunctionPlacement(Struct, frozen=True):
     `ops_per_device`: those that ask for a device. `training_loop`: the type of the op that repeats whole steps inside the
     function. `not_mirrored`: trainable variables that all replicas share, instead of a copy for each. `replica_runs`: how
     often its graph calls `Strategy.run`, if that is several times one after the other. `traced_by`: what differs between its
-    graphs: a value of Python, such as a number, the shape of a tensor, or anything else.
+    graphs: how many tensors an argument holds, a value of Python, the shape of a tensor, or anything else.
     """
 
     step: FunctionName | None
