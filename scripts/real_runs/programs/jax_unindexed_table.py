@@ -56,7 +56,7 @@ def loss_of(params: Any, signals: Any) -> Any:
     return jnp.mean(jnp.square(guesses[:-1] - windows.swapaxes(0, 1)[1:]))
 
 
-@jax.jit
+@jax.jit  # type: ignore[untyped-decorator]
 def step(params: Any, signals: Any) -> Any:
     loss, slopes = jax.value_and_grad(loss_of)(params, signals)
     return jax.tree.map(lambda value, slope: value - 1e-2 * slope, params, slopes), loss

@@ -16,7 +16,7 @@ BATCH, FEATURES, UNITS, VISITS = 48, 768, 768, 6
 strategy = mirrored(2)
 rows = numbers(BATCH * 4, FEATURES)
 random_numbers = random.Random(3)
-histories = [
+histories: list[dict[str, Any]] = [
     {
         "user": number,
         "visits": [{"page": random_numbers.randrange(900), "seconds": 1.5} for _ in range(VISITS)],
