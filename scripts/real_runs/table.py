@@ -1212,7 +1212,7 @@ PROGRAMS: Final = {
             "keras_jax_pictures_by_ops",
             "a `PyDataset` changes one picture after the other by ops of JAX",
             (*_INPUT, *_PYTHON, "host-bound", "launch-bound"),
-            present={"input-bound": 0.23, "callback-stall": 0.23},
+            present={"input-bound": 0.23, "callback-stall": 0.23, "python-stall": 0.23},
         ),
         Program(
             "jax_every_word_scored",
@@ -1229,14 +1229,14 @@ PROGRAMS: Final = {
             "jax_unindexed_table",
             "a table without an index is read as a whole to find the rows of a batch",
             (*_PYTHON, *_INPUT),
-            present={"callback-stall": 0.13, "input-bound": 0.13},
+            present={"callback-stall": 0.13, "input-bound": 0.13, "python-stall": 0.13},
         ),
         Program(
             "jax_adapters_and_statistics",
             "small adapters are added to whole weights in each step, and statistics are updated row by row",
             (*_PYTHON, "costly-ops", "batch-free-compute"),
             second=(*_PYTHON, "costly-ops", "batch-free-compute"),
-            present={"callback-stall": 0.18},
+            present={"callback-stall": 0.18, "python-stall": 0.18},
         ),
     )
 }
