@@ -1265,5 +1265,78 @@ PROGRAMS: Final = {
             # Without the sums over edges; with pairs drawn before the loop.
             present={"costly-ops": 0.19, "callback-stall": 0.13, "python-stall": 0.13},
         ),
+        Program(
+            "loop_gradient_penalty",
+            "the gradient of a discriminator is penalized in each step, not in each eighth",
+            ("costly-ops", "second-forward", "repeated-compute"),
+            present={"untrained-compute": 0.09, "second-forward": 0.11, "costly-ops": 0.11},
+        ),
+        Program(
+            "loop_sleepy_sampler",
+            "the loop sleeps ten milliseconds between two looks whether a thread has answered",
+            (*_PYTHON, *_INPUT),
+            present={"callback-stall": 0.06},
+        ),
+        Program(
+            "loop_reloaded_judge",
+            "the `SavedModel` that rates every sixth step is loaded again for it",
+            ("validation-stall", "retracing", "checkpoint-stall", *_PYTHON),
+            "mean",
+        ),
+        Program(
+            "loop_twice_summed_and_copied",
+            "gradients are summed over replicas to be clipped, and by the optimizer again, and Python copies nested lists deeply",
+            ("collective-exposed", *_PYTHON),
+            second=("collective-exposed", *_PYTHON),
+            present={"collective-exposed": 0.39},
+        ),
+        Program(
+            "fit_small_files",
+            "each record is in a file of its own, which is opened for it",
+            _INPUT,
+            present={"input-bound": 0.06},
+        ),
+        Program(
+            "fit_new_rates_and_callers",
+            "the model is compiled again for a new learning rate after twelve steps, and a callback asks the stack who calls it",
+            ("retracing", "compile-in-window", *_PYTHON),
+            "mean",
+            second=("retracing", "compile-in-window", *_PYTHON),
+        ),
+        Program(
+            "fit_shared_results",
+            "a callback waits for the lock of a file that another process often holds",
+            _PYTHON,
+        ),
+        Program(
+            "keras_jax_pictures_by_ops",
+            "a `PyDataset` changes one picture after the other by ops of JAX",
+            (*_INPUT, *_PYTHON, "host-bound", "launch-bound"),
+            present={"input-bound": 0.23, "callback-stall": 0.23, "python-stall": 0.23},
+        ),
+        Program(
+            "jax_every_word_scored",
+            "all words are scored at every place of a sentence, though the loss takes those of the hidden ones",
+            ("costly-ops", "untrained-compute"),
+        ),
+        Program(
+            "jax_averaged_state",
+            "devices average weights and moments after they have averaged the gradients",
+            ("collective-exposed",),
+            present={"collective-exposed": 0.25},
+        ),
+        Program(
+            "jax_unindexed_table",
+            "a table without an index is read as a whole to find the rows of a batch",
+            (*_PYTHON, *_INPUT),
+            present={"callback-stall": 0.13, "input-bound": 0.13, "python-stall": 0.13},
+        ),
+        Program(
+            "jax_adapters_and_statistics",
+            "small adapters are added to whole weights in each step, and statistics are updated row by row",
+            (*_PYTHON, "costly-ops", "batch-free-compute"),
+            second=(*_PYTHON, "costly-ops", "batch-free-compute"),
+            present={"callback-stall": 0.18, "python-stall": 0.18},
+        ),
     )
 }

@@ -263,6 +263,7 @@ def test_a_function_that_is_traced_for_the_first_time_is_not_traced_again(tmp_pa
     [
         (("python",), False, "Pass a tensor instead of a Python number", "in a value of Python"),
         (("shape",), False, "Let one graph serve every shape", "in the shape of a tensor"),
+        (("structure",), False, "Pass one tensor instead of a list", "in how many tensors"),
         (("python", "shape"), False, "Give it one signature", None),
         # No signature helps.
         (("shape",), True, "Give all batches one shape", "in the shape of a tensor"),
@@ -315,12 +316,19 @@ def test_what_takes_longer_of_saves_and_restores_is_advised_about(
     assert ("to restore variables" in finding.title) is is_restored
 
 
-@pytest.mark.parametrize(("count", "is_named"), [(1, False), (2, True)])
+@pytest.mark.parametrize(
+    ("fill", "count", "is_named"),
+    [
+        (busy_with("Autotuning", 5), 1, False),
+        (busy_with("Autotuning", 5), 2, True),
+        (traced_in(0, 1, 2, 3), 2, True),
+    ],
+)
 def test_the_line_that_has_keras_make_its_step_anew(
-    count: int, is_named: bool, tmp_path: Path
+    fill: Fill, count: int, is_named: bool, tmp_path: Path
 ) -> None:
-    """Each time two steps trace at most: here four do."""
-    trace = steps(busy_with("Autotuning", 5))
+    """Each time two steps trace at most: here four do. A function that is made anew is traced again, too."""
+    trace = steps(fill)
     window = {"made_at": ["train.py:52 in on_train_batch_end"] * count}
     finding = found(tmp_path, trace, sidecar={"window": window})["compile-in-window"]
     assert finding.action.startswith("Make it once: let a tf.Variable" if is_named else "Make each")

@@ -328,6 +328,8 @@ def test_what_fills_a_shuffle_is_blamed_on_the_shuffle(
         # What a batch is made of is more than batches, and a shuffle fills its buffer.
         ("FiniteSkip::BatchV2::Map", 1, 40, ""),
         ("FiniteSkip::Shuffle::Map", 1, 40, ""),
+        # Nothing was recorded below what hands on each element.
+        ("FiniteTake::Prefetch::ForeverRepeat::MemoryCache", 1, 1, ""),
     ],
 )  # fmt: skip
 def test_what_a_stage_drops_is_made_for_nothing(

@@ -188,6 +188,13 @@ def tensor(shape: str, dtype: str = "tf.float32") -> str:
         ),
         ([signed(x=tensor("(2, 3)")), signed(x=tensor("(2, 3)", "tf.float64"))], ["other"]),
         ([signed(x=tensor("(2, 3)")), signed(x="Literal[1]")], ["python", "shape", "other"]),
+        (
+            [
+                signed(x=f"List[{tensor('(2,)')}]"),
+                signed(x=f"List[{tensor('(2,)')}, {tensor('(3,)')}]"),
+            ],
+            ["structure"],
+        ),
     ],
 )
 def test_what_differs(graphs: list[Any], kinds: list[str]) -> None:

@@ -204,7 +204,8 @@ def what_differs(graphs: Sequence[Any]) -> list[str]:
         return []
     types = ({n: p.type_constraint for n, p in g.function_type.parameters.items()} for g in graphs)
     signatures = [" ".join(f"{name}: {type_}" for name, type_ in each.items()) for each in types]
-    if len({signature.count("TensorSpec(") for signature in signatures}) > 1:
+    counts = {signature.count("TensorSpec(") for signature in signatures}
+    if len(counts) > 1 and 0 not in counts:
         return ["structure"]
     differences = []
     for kind, pattern in _DIFFERENCES.items():

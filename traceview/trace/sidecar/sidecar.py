@@ -255,7 +255,7 @@ class FunctionPlacement(Struct, frozen=True):
     training_loop: FunctionName | None
     not_mirrored: RecordedCount | None
     replica_runs: RecordedCount | None = None
-    traced_by: tuple[Annotated[str, one_of("python", "shape", "other")], ...] = ()
+    traced_by: tuple[Annotated[str, one_of("structure", "python", "shape", "other")], ...] = ()
 
 
 class RecordedPlacement(Struct, frozen=True):
