@@ -142,7 +142,8 @@ def test_a_script_that_runs_inside_of_an_import_is_not_importing() -> None:
 
 def test_the_first_line_says_since_when() -> None:
     assert (
-        since(hang()) == "No step has ended for 60.0 s since step 41 ended at 2027-01-15 08:00:00 UTC"
+        since(hang())
+        == "No step has ended for 60.0 s since step 41 ended at 2027-01-15 08:00:00 UTC"
     )
     assert since(hang(step_count=0)).endswith("since the script started at 2027-01-15 08:00:00 UTC")
     assert outcome(hang()) is None
