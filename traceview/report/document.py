@@ -338,7 +338,9 @@ _MEANINGS: Final = (
 
 
 def _appendix(report: Report, view: View) -> Iterator[doc.Section]:
-    yield doc.Section("about", "About this run", doc.facts(*_about(report)))
+    # A terminal has them on its first line.
+    captured = () if view.is_brief else _captured(report)
+    yield doc.Section("about", "About this run", doc.facts(*captured, *_about(report)))
     ledger = report.results.ledger
     occurring = [STATES[key] for key in (ledger.by_state if ledger else ())]
     if occurring and not view.is_brief:
@@ -457,7 +459,6 @@ def _devices(report: Report) -> Iterator[Sentence]:
 
 def _about(report: Report) -> Iterator[Sentence]:
     hosts, files = report.capture.hosts, report.source.files
-    yield from _captured(report)
     if report.windows:
         kinds = dict.fromkeys(look_of(WINDOWS, window.kind).words for window in report.windows)
         yield f"the window is {' or '.join(kinds)}"
