@@ -196,6 +196,15 @@ def test_a_sum_for_one_gpu_is_none_of_replicas(tmp_path: Path) -> None:
     assert codes & {"h2d-exposed", OFF_GPU.code} == {"h2d-exposed"}
 
 
+def test_replicas_number_the_ops_of_one_collective(fixtures: Path) -> None:
+    """`CollectiveReduceV2`, `CollectiveReduceV2_1` … of four replicas meet in one collective per step."""
+    result = traceview.analyze(fixtures / "custom-loop-4").results.collectives
+    assert result is not None
+    (op,) = result.ops
+    assert (op.op, op.count_per_step, op.device_count) == ("sgd/CollectiveReduceV2", 1, 4)
+    assert result.count_per_step == 1
+
+
 def test_replicas_on_the_cpu_are_information_only(fixtures: Path) -> None:
     report = traceview.analyze(fixtures / "keras-fit-4")
     assert {one.severity for one in findings(report).values()} == {"info"}

@@ -296,18 +296,17 @@ def _of_ops(context: Context, rows: BoolArray) -> Iterator[CollectiveOp]:
         for part in (exposed, waits)
     )
     found = []
-    # Those without a name by kernel.
+    # Those without a name by kernel. On replicas each has a name of its own for it: that of the first stands for all.
     name = np.where(collectives.op == NONE, collectives.name, collectives.op)
+    name = name[collectives.first][collectives.collective]
     chosen = np.flatnonzero(rows)
     for group in groups_of(trace.device_columns.instruction[collectives.row[chosen]], name[chosen]):
         of_op = chosen[group]
         event, number = collectives.row[of_op], unique_ids(collectives.collective[of_op])
-        size, op = collectives.bytes[of_op], int(collectives.op[of_op[0]])
+        size, op = collectives.bytes[of_op], trace.names.text(int(name[of_op[0]])) or ""
         found.append(
             CollectiveOp(
-                op=split_op(trace.names.text(op) or "")[0]
-                or trace.names.text(int(collectives.name[of_op[0]]))
-                or "",
+                op=split_op(op)[0] or op,
                 count_per_step=per_step(context, of_op),
                 device_count=int(collectives.device_count[number].max()),
                 bytes=int(size.max()) if (size != UNKNOWN_BYTES).all() else None,
