@@ -153,6 +153,27 @@ def test_what_all_devices_compute_from_what_each_has_whole_is_repeated(
     assert not repeated(module), "shardings of another number of parameters say nothing"
 
 
+@pytest.mark.parametrize(
+    ("groups", "names"), [([(0, 1, 2, 3)], "sum lost"), ([(0, 1), (2, 3)], ""), ([], "")]
+)
+@pytest.mark.parametrize("is_split", [False, True])
+def test_what_all_devices_compute_from_what_they_have_gathered_is_repeated(
+    groups: list[tuple[int, ...]], names: str, is_split: bool
+) -> None:
+    """From the parts of all, in one instruction, or in two that begin and end it; not what else a device has of its own."""
+    module = ModuleWriter()
+    batch = module.add("batch", "parameter")
+    gathered = module.add("gather", "all-gather-start" if is_split else "all-gather", batch)
+    for group in groups:
+        module.last().replica_groups.add(replica_ids=group)
+    whole = module.add("done", "all-gather-done", gathered) if is_split else gathered
+    total = module.add("sum", "exponential", whole)
+    module.add("lost", "subtract", total, whole)
+    module.add("own", "dot", batch, whole)
+    module.divide(4, True)
+    assert repeated(module) == set(names.split())
+
+
 def test_what_computes_with_gradients_and_is_none_is_an_update() -> None:
     module = ModuleWriter()
     weights = module.add("weights", "parameter")

@@ -292,7 +292,7 @@ class _Program:
     def instructions(self) -> dict[bytes, Instruction]:
         known = frozenset[int]()
         constants = self._made_of(known)
-        whole = self._module.whole_parameters
+        whole = self._module.whole_parameters | self._gathered()
         repeated = self._made_of(whole) - constants if whole else known
         updates = self._after_gradients()
         needs = self._needs()
@@ -339,6 +339,22 @@ class _Program:
                 found.add((entry.id, instruction.id))
                 found.update(self._held(instruction))
         return frozenset(found)
+
+    def _gathered(self) -> frozenset[int]:
+        """The ids of what gives each of several partitions the same: the parts of an array from all of them."""
+        entry, count = self._module.entry, self._module.partitions
+        starts = {
+            each.id
+            for each in entry.instructions
+            if each.opcode in ("all-gather", "all-gather-start")
+            and [*map(len, self._module.groups(each))] == [count]
+        }
+        ends = {
+            each.id
+            for each in entry.instructions
+            if each.opcode == "all-gather-done" and not starts.isdisjoint(each.operands)
+        }
+        return frozenset(starts | ends) if count > 1 else frozenset()
 
     def _after_gradients(self) -> frozenset[tuple[int, int]]:
         """The instructions of the source that compute with gradients and are none, by the ids of computation and instruction."""
