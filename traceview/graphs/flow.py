@@ -1,5 +1,5 @@
 """Follows what flows through the graphs of step functions: which ops compute in float64, the same in every step, from the batch
-alone or from variables alone, which train nothing, and which repeat what others do.
+alone or from variables alone, which train nothing, through which no gradient goes, and which repeat what others do.
 """
 
 from __future__ import annotations
@@ -30,6 +30,23 @@ _ASKING: Final = {*_READS, "Placeholder", "VariableShape"}
 _SUMS: Final = frozenset(("Add", "AddN", "AddV2", "Sub"))
 _UPDATES: Final = frozenset(("AssignAddVariableOp", "AssignSubVariableOp"))
 _SCALING: Final = frozenset(("Cast", "Identity", "Mul", "Neg", "RealDiv", "Reshape"))
+_NO_GRADIENT: Final = frozenset(("bool", "resource", "string"))
+_IDS: Final = {
+    **dict.fromkeys(("Gather", "GatherNd", "GatherV2", "ResourceGather", "ResourceGatherNd"), 1),
+    "OneHot": 0,
+}
+"""Ops that make numbers of ids, and which of their inputs these are."""
+_FIRST: Final = slice(1)
+_JOINS: Final = {
+    **dict.fromkeys(("Cast", "ExpandDims", "GatherV2", "Identity", "Reshape", "Squeeze"), _FIRST),
+    **dict.fromkeys(("StridedSlice", "TensorListStack", "Transpose"), _FIRST),
+    **dict.fromkeys(("TensorListSetItem", "TensorScatterUpdate"), slice(0, 3, 2)),
+    "ConcatV2": slice(-1),
+    "Pack": slice(None),
+}
+"""Ops whose result has all that some of their inputs have, and which these are; parts of one only where `_keeps` says so."""
+_MOST_PASSES: Final = 300
+"""Lookups of ids that are compared with each other; a choice of ours."""
 _REPLICA: Final = re.compile(r"(?<![^/])(replica_[1-9]\d{0,5})/")
 
 
@@ -58,6 +75,7 @@ def describe_values(
     scopes = {*free, *map(_scope, free)} - {"", *(_scope(name) for _, name in forward & by_others)}
     summed = flow.summed_gradients() if needed else set()
     dense = flow.dense(by_others) if has_batch else set()
+    again = flow.decoded_again() & needed if needed else set()
     kinds: dict[str, set[str]] = {}
     for node, op in flow.ops.items():
         if op.type in _NO_WORK:
@@ -75,7 +93,8 @@ def describe_values(
             own.add("variable")
         if node in by_fixed and not own.isdisjoint(("constant", "batch")):
             own.add("fixed")
-        own.update(kind for kind, nodes in (("summed", summed), ("dense", dense)) if node in nodes)
+        also = (("summed", summed), ("dense", dense), ("again", again))
+        own.update(kind for kind, nodes in also if node in nodes)
         for name in node[0].names_of(op):
             kinds[name] = kinds.get(name, own) & own
     ops = {
@@ -89,6 +108,7 @@ def describe_values(
             "fixed",
             "summed",
             "dense",
+            "again",
         )
     }
     return {**ops, "same_batch": flow.replicas_of(changing - by_state) if needed else 0}
@@ -131,6 +151,12 @@ class _Flow:
         self.variables: set[_Node] = set()
         self.users: _Edges = {}
         self._reads: _Edges = {}
+        self._given: _Edges = {}
+        """By argument, or result of a call, what is given for it."""
+        self._turns: dict[_Node, _Node] = {}
+        """By argument of a loop what the last turn gave, which is given for it, too."""
+        self._after: _Edges = {}
+        """As `users`, where a gradient may go from these."""
         self._handles: dict[int, list[_Node]] = {}
         """By the id of a handle that graphs have captured its nodes."""
         self._uses: dict[int, list[_Node]] = {}
@@ -263,6 +289,51 @@ class _Flow:
                         waiting += () if user.type in _UPDATES else user.outputs
         return found
 
+    def decoded_again(self) -> set[_Node]:
+        """What decodes ids that later passes decode again, with the ids that were drawn from it, and through which no gradient goes.
+
+        Ids are the same where they are joined to others, in a loop to those of its last turn. Passes that have a place for each of
+        their ids are followed from where they look the ids up; of three such, each with all ids of the last, it is the second.
+        """
+        lookups = {node: op for node, op in self.ops.items() if op.type in _IDS}
+        made = reached(lookups, self.users)
+        joins = dict(self._given)
+        for node, op in self.ops.items():
+            if op.type in _JOINS and _keeps(op):
+                joins[node] = [_node(node[0], each) for each in list(op.inputs)[_JOINS[op.type]]]
+        found, passes, left = set[_Node](), list[tuple[set[_Node], set[_Node]]](), MOST_VISITED
+        for node, op in lookups.items():
+            ids = op.inputs[_IDS[op.type]]
+            joined = reached([_node(node[0], ids)], joins)
+            drawn = (joined & made) - joins.keys()
+            after = reached([node], self._after) if drawn else drawn
+            left -= len(joined) + len(after)
+            if left < 0 or len(passes) > _MOST_PASSES:
+                return set()
+            is_trained = any(GRADIENT_SCOPE in name for _, name in after)
+            if is_trained or not self._has_places(after, ids.shape):
+                continue
+            passes.append((drawn, after))
+            for each in joined & self._turns.keys():
+                last = reached([self._turns[each]], joins)
+                if each in last and any(each[0] in (of, of.outer) for of, _ in last & drawn):
+                    found |= after
+        sets = [drawn for drawn, _ in passes]
+        for drawn, after in passes:
+            if any(drawn < each for each in sets) and any(each < drawn for each in sets):
+                found |= after
+        return found
+
+    def _has_places(self, nodes: Iterable[_Node], shape: Any) -> bool:
+        """Whether products among these have a row for each element of such a shape, which has several."""
+        sizes = shape.as_list() if shape.rank else [1]
+        products = (self.ops[node] for node in nodes if self._type(node) in FLOPS_OF)
+        given = ((op, *op.outputs[0].consumers()) for op in products if sizes[-1] != 1)
+        results = (tensor for ops in given for op in ops for tensor in op.outputs)
+        return any(
+            each.shape.rank and each.shape[: len(sizes)].as_list() == sizes for each in results
+        )
+
     def _by_attributes(self, nodes: Iterable[_Node]) -> Collection[list[_Node]]:
         """Nodes in groups of equal attributes, such as which operand of a product is transposed."""
         groups: dict[str, list[_Node]] = {}
@@ -347,6 +418,8 @@ class _Flow:
             self.sources[own] = False
             return
         reads += (_node(call, tensor) for tensor in op.inputs)
+        for tensor in op.inputs if op.type != "StopGradient" else ():
+            self._lead(tensor, own, [_node(call, tensor)])
         reads += ((call, each.name) for each in op.control_inputs)
         if op._is_stateful:
             self.sources[own] = True
@@ -366,11 +439,40 @@ class _Flow:
             decide += inputs[:1]
         for each in inner:
             for place, (argument, given) in enumerate(each.arguments()):
-                reads = self._reads.setdefault((each, argument.op.name), [])
-                reads += (_node(call, given), *(returned[1][place : place + 1] if is_loop else ()))
+                last = returned[1][place : place + 1] if is_loop else []
+                self._turns.update(((each, argument.op.name), node) for node in last)
+                self._give((each, argument.op.name), argument, [_node(call, given), *last])
         for place, tensor in enumerate(op.outputs):
-            results = (node for each in returned for node in each[place : place + 1])
-            self._reads[call, tensor.name] = [(call, op.name), *results]
+            results = [node for each in returned for node in each[place : place + 1]]
+            self._reads[call, tensor.name] = [(call, op.name)]
+            self._give((call, tensor.name), tensor, results)
+
+    def _give(self, own: _Node, tensor: Any, given: list[_Node]) -> None:
+        self._given[own] = given
+        self._reads.setdefault(own, []).extend(given)
+        self._lead(tensor, own, given)
+
+    def _lead(self, tensor: Any, to: _Node, nodes: Iterable[_Node]) -> None:
+        if not (tensor.dtype.is_integer or tensor.dtype.name in _NO_GRADIENT):
+            for node in nodes:
+                self._after.setdefault(node, []).append(to)
+
+
+def _keeps(op: Any) -> bool:
+    """Whether a join gives all of its input: of what takes parts, whether these are several, or the first, of each dimension."""
+    before, after = op.inputs[0].shape, op.outputs[0].shape
+    if op.type not in ("StridedSlice", "GatherV2"):
+        return True
+    is_slice = op.type == "StridedSlice"
+    masks = ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask") if is_slice else ()
+    if before.rank is None or before.rank != after.rank or any(map(op.get_attr, masks)):
+        return False
+    from_first = op.get_attr("begin_mask") if is_slice else 1
+    sizes = enumerate(zip(before.as_list(), after.as_list(), strict=True))
+    return all(
+        size == whole or size > 1 if size is not None else from_first >> place & 1
+        for place, (whole, size) in sizes
+    )
 
 
 def _node(call: Call, tensor: Any) -> _Node:
