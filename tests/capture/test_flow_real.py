@@ -157,9 +157,9 @@ def drawn(scores):
     return tf.random.categorical(scores, 1, dtype=tf.int32)
 
 
-def learned(ids):
+def learned(ids, weight=1.0):
     with tf.GradientTape() as tape:
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(ids[:, 1:], scored(ids[:, :-1], "learn"))
+        losses = tf.stop_gradient(weight) * tf.nn.sparse_softmax_cross_entropy_with_logits(ids[:, 1:], scored(ids[:, :-1], "learn"))
         loss = tf.reduce_sum(losses)
     places.assign_sub(tape.gradient(loss, places))
     return loss
@@ -170,11 +170,12 @@ def written(ids, place, newest):
     return tf.tensor_scatter_nd_update(ids, tf.stack([rows, tf.fill([4], place)], 1), newest)
 
 
-def unrolled(part, join=lambda ids, newest: tf.concat([ids, newest], 1)):
+def unrolled(part, join=lambda ids, newest: tf.concat([ids, newest], 1), score=scored):
     def step(ids):
         for number in range(5):
-            ids = join(ids, drawn(scored(part(ids), f"pass_{number}")[:, -1]))
-        return learned(ids[:, :6])
+            scores = score(part(ids), f"pass_{number}")[:, -1]
+            ids = join(ids, drawn(scores))
+        return learned(ids[:, :6], tf.reduce_mean(scores))
 
     return described(tf.function(step), tf.zeros([4, 1], tf.int32), of=MODEL)
 
@@ -200,6 +201,19 @@ def differentiated(ids):
     places.assign_sub(tape.gradient(total, places))
 
 
+def of_sum(ids, name):
+    return tf.tensordot(tf.reduce_sum(tf.gather(table, ids), 1, True), places, 1, name=name + "/scores")
+
+
+def same(ids):
+    ids = tf.concat([ids, drawn(scored(ids, "first")[:, -1])], 1)
+    total = 0.0
+    for place in tf.range(1, 6):
+        total += tf.reduce_sum(scored(ids, "pass")) / tf.cast(place, tf.float32)
+    places.assign_sub(0.0 * places + total)
+    return learned(ids)
+
+
 def replaced(ids, newest):
     return tf.where(tf.random.uniform([4, 1]) < 0.5, newest, tf.repeat(ids[:, :1], 7, 1))
 
@@ -208,6 +222,8 @@ result["again"] = unrolled(lambda ids: ids)
 result["windows"] = unrolled(lambda ids: ids[:, -3:])
 result["newest"] = unrolled(lambda ids: ids[:, -1:])
 result["replaced"] = unrolled(lambda ids: ids, replaced)
+result["sum"] = unrolled(lambda ids: ids, score=of_sum)
+result["same"] = described(tf.function(same), tf.zeros([4, 1], tf.int32), of=MODEL)
 result["trained"] = described(tf.function(differentiated), tf.zeros([4, 1], tf.int32), of=MODEL)
 result["turns"] = looped(lambda ids, place: ids)
 result["first"] = looped(lambda ids, place: ids[:, :place])
@@ -287,15 +303,16 @@ def test_replicas_that_read_the_same_batch(described: dict[str, Any]) -> None:
 
 
 def test_passes_over_ids_that_a_later_one_repeats(described: dict[str, Any]) -> None:
-    """Neither the first and the last of them, nor those that read one id, or others than before, or that are trained."""
+    """Neither the first and the last of them, nor those that read one id, or others than before, or their sum, or that are trained."""
+    none = ("newest", "replaced", "sum", "same", "trained", "last")
     passes = {
         kind: sorted({name.rpartition("scores")[0] for name in described[kind]["again_ops"]} - {""})
-        for kind in ("again", "windows", "newest", "replaced", "trained", "turns", "first", "last")
+        for kind in ("again", "windows", "turns", "first", *none)
     }
     unrolled, turns = ["pass_2/", "pass_3/"], ["while/pass/", "while/while/pass/"]
     assert passes == {
         **dict.fromkeys(("again", "windows"), unrolled),
-        **{kind: [] for kind in ("newest", "replaced", "trained", "last")},
+        **{kind: [] for kind in none},
         **dict.fromkeys(("turns", "first"), turns),
     }
 

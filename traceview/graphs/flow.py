@@ -31,22 +31,18 @@ _SUMS: Final = frozenset(("Add", "AddN", "AddV2", "Sub"))
 _UPDATES: Final = frozenset(("AssignAddVariableOp", "AssignSubVariableOp"))
 _SCALING: Final = frozenset(("Cast", "Identity", "Mul", "Neg", "RealDiv", "Reshape"))
 _NO_GRADIENT: Final = frozenset(("bool", "resource", "string"))
-_IDS: Final = {
-    **dict.fromkeys(("Gather", "GatherNd", "GatherV2", "ResourceGather", "ResourceGatherNd"), 1),
-    "OneHot": 0,
-}
+_LOOKUPS: Final = {"Gather": 1, "GatherV2": 1, "ResourceGather": 1, "OneHot": 0}
 """Ops that make numbers of ids, and which of their inputs these are."""
-_FIRST: Final = slice(1)
 _JOINS: Final = {
-    **dict.fromkeys(("Cast", "ExpandDims", "GatherV2", "Identity", "Reshape", "Squeeze"), _FIRST),
-    **dict.fromkeys(("StridedSlice", "TensorListStack", "Transpose"), _FIRST),
-    **dict.fromkeys(("TensorListSetItem", "TensorScatterUpdate"), slice(0, 3, 2)),
-    "ConcatV2": slice(-1),
-    "Pack": slice(None),
-}
-"""Ops whose result has all that some of their inputs have, and which these are; parts of one only where `_keeps` says so."""
-_MOST_PASSES: Final = 300
-"""Lookups of ids that are compared with each other; a choice of ours."""
+    "Cast": slice(1), "ConcatV2": slice(-1), "ExpandDims": slice(1), "GatherV2": slice(1), "Identity": slice(1), "Pack": slice(None),
+    "Reshape": slice(1), "Squeeze": slice(1), "StridedSlice": slice(1), "TensorListSetItem": slice(0, 3, 2),
+    "TensorListStack": slice(1), "TensorScatterUpdate": slice(0, 3, 2), "Transpose": slice(1),
+}  # fmt: skip
+"""Ops whose result has all that some of their inputs have, and which these are, as far as they are what `_keeps` asks for."""
+_MASKS: Final = ("begin_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+_KINDS: Final = (
+    "float64", "constant", "batch", "variable", "untrained", "fixed", "summed", "dense", "again",
+)  # fmt: skip
 _REPLICA: Final = re.compile(r"(?<![^/])(replica_[1-9]\d{0,5})/")
 
 
@@ -99,17 +95,7 @@ def describe_values(
             kinds[name] = kinds.get(name, own) & own
     ops = {
         f"{kind}_ops": [name for name, own in kinds.items() if kind in own][:1_000]
-        for kind in (
-            "float64",
-            "constant",
-            "batch",
-            "variable",
-            "untrained",
-            "fixed",
-            "summed",
-            "dense",
-            "again",
-        )
+        for kind in _KINDS
     }
     return {**ops, "same_batch": flow.replicas_of(changing - by_state) if needed else 0}
 
@@ -152,9 +138,7 @@ class _Flow:
         self.users: _Edges = {}
         self._reads: _Edges = {}
         self._given: _Edges = {}
-        """By argument, or result of a call, what is given for it."""
-        self._turns: dict[_Node, _Node] = {}
-        """By argument of a loop what the last turn gave, which is given for it, too."""
+        """By argument, or result of a call, what is given for it, in a loop also by the last turn."""
         self._after: _Edges = {}
         """As `users`, where a gradient may go from these."""
         self._handles: dict[int, list[_Node]] = {}
@@ -227,24 +211,13 @@ class _Flow:
         after = reached(gradients, self.users)
         alike: dict[Any, list[_Node]] = {}
         for node in gradients:
-            op, inputs = (
-                self.ops[node],
-                [_node(node[0], tensor) for tensor in self.ops[node].inputs],
-            )
-            others = tuple(
-                t.name * (each not in after) for t, each in zip(op.inputs, inputs, strict=True)
-            )
+            op = self.ops[node]
+            others = tuple(each.name * (_node(node[0], each) not in after) for each in op.inputs)
             if any(others) and "" in others:
-                alike.setdefault((node[0], op.type, op.name.rpartition("/")[0], others), []).append(
-                    node
-                )
-        several = [
-            nodes
-            for each in alike.values()
-            if len(each) > 1
-            for nodes in self._by_attributes(each)
-            if len(nodes) > 1
-        ]
+                key = node[0], op.type, op.name.rpartition("/")[0], others
+                alike.setdefault(key, []).append(node)
+        equal = (nodes for each in alike.values() if len(each) > 1 for nodes in self._equal(each))
+        several = [nodes for nodes in equal if len(nodes) > 1]
         of_products = [nodes for nodes in several if self.ops[nodes[0]].type in FLOPS_OF]
         left, products = MOST_VISITED, set[_Node]()
         for nodes in of_products:
@@ -290,37 +263,39 @@ class _Flow:
         return found
 
     def decoded_again(self) -> set[_Node]:
-        """What decodes ids that later passes decode again, with the ids that were drawn from it, and through which no gradient goes.
+        """Passes over ids that a later one repeats with those that were drawn from them, and through which no gradient goes.
 
-        Ids are the same where they are joined to others, in a loop to those of its last turn. Passes that have a place for each of
-        their ids are followed from where they look the ids up; of three such, each with all ids of the last, it is the second.
+        A pass begins where ids are looked up. Of three, each with all ids of the last, the second; in a loop with those of the last turn.
         """
-        lookups = {node: op for node, op in self.ops.items() if op.type in _IDS}
-        made = reached(lookups, self.users)
-        joins = dict(self._given)
+        lookups = {node: op for node, op in self.ops.items() if op.type in _LOOKUPS}
+        made, joins = reached(lookups, self.users), dict(self._given)
         for node, op in self.ops.items():
             if op.type in _JOINS and _keeps(op):
                 joins[node] = [_node(node[0], each) for each in list(op.inputs)[_JOINS[op.type]]]
-        found, passes, left = set[_Node](), list[tuple[set[_Node], set[_Node]]](), MOST_VISITED
+        found, left = set[_Node](), MOST_VISITED
+        passes: list[tuple[set[_Node], set[_Node]]] = []
         for node, op in lookups.items():
-            ids = op.inputs[_IDS[op.type]]
+            ids = op.inputs[_LOOKUPS[op.type]]
             joined = reached([_node(node[0], ids)], joins)
             drawn = (joined & made) - joins.keys()
             after = reached([node], self._after) if drawn else drawn
             left -= len(joined) + len(after)
-            if left < 0 or len(passes) > _MOST_PASSES:
-                return set()
             is_trained = any(GRADIENT_SCOPE in name for _, name in after)
+            if left < 0:
+                return set()
             if is_trained or not self._has_places(after, ids.shape):
                 continue
             passes.append((drawn, after))
-            for each in joined & self._turns.keys():
-                last = reached([self._turns[each]], joins)
+            for each in joined & self._given.keys():
+                last = reached(self._given[each], joins)
+                left -= len(last)
+                if left < 0:
+                    return set()
+                # Of a loop, which gives what it was given and what it draws.
                 if each in last and any(each[0] in (of, of.outer) for of, _ in last & drawn):
                     found |= after
-        sets = [drawn for drawn, _ in passes]
-        for drawn, after in passes:
-            if any(drawn < each for each in sets) and any(each < drawn for each in sets):
+        for drawn, after in passes if len(passes) ** 2 < MOST_VISITED else ():
+            if any(drawn < each for each, _ in passes) and any(each < drawn for each, _ in passes):
                 found |= after
         return found
 
@@ -328,13 +303,11 @@ class _Flow:
         """Whether products among these have a row for each element of such a shape, which has several."""
         sizes = shape.as_list() if shape.rank else [1]
         products = (self.ops[node] for node in nodes if self._type(node) in FLOPS_OF)
-        given = ((op, *op.outputs[0].consumers()) for op in products if sizes[-1] != 1)
-        results = (tensor for ops in given for op in ops for tensor in op.outputs)
-        return any(
-            each.shape.rank and each.shape[: len(sizes)].as_list() == sizes for each in results
-        )
+        results = ((op, *op.outputs[0].consumers()) for op in products if sizes[-1] != 1)
+        shapes = (tensor.shape for ops in results for op in ops for tensor in op.outputs)
+        return any(each.rank and each[: len(sizes)].as_list() == sizes for each in shapes)
 
-    def _by_attributes(self, nodes: Iterable[_Node]) -> Collection[list[_Node]]:
+    def _equal(self, nodes: Iterable[_Node]) -> Collection[list[_Node]]:
         """Nodes in groups of equal attributes, such as which operand of a product is transposed."""
         groups: dict[str, list[_Node]] = {}
         for node in nodes:
@@ -362,14 +335,12 @@ class _Flow:
                 found.add(None)
             for user in users:
                 given = [each in after for each in self._reads[user]]
-                type_, is_own = self._type(user), GRADIENT_SCOPE in user[1]
-                is_linear = (
-                    type_ in _SUMS
-                    or not type_
-                    or (sum(given) == 1 and (is_own or type_ in _SCALING))
-                )
-                waiting += [user] if is_linear else []
-                found.update([] if is_linear else [None])
+                type_, scales = self._type(user), GRADIENT_SCOPE in user[1]
+                scales = sum(given) == 1 and (scales or type_ in _SCALING)
+                if scales or not type_ or type_ in _SUMS:
+                    waiting.append(user)
+                else:
+                    found.add(None)
         return found
 
     def is_of_loss(self, op: Any) -> bool:
@@ -439,8 +410,7 @@ class _Flow:
             decide += inputs[:1]
         for each in inner:
             for place, (argument, given) in enumerate(each.arguments()):
-                last = returned[1][place : place + 1] if is_loop else []
-                self._turns.update(((each, argument.op.name), node) for node in last)
+                last = returned[1][place : place + 1] if is_loop else ()
                 self._give((each, argument.op.name), argument, [_node(call, given), *last])
         for place, tensor in enumerate(op.outputs):
             results = [node for each in returned for node in each[place : place + 1]]
@@ -459,18 +429,16 @@ class _Flow:
 
 
 def _keeps(op: Any) -> bool:
-    """Whether a join gives all of its input: of what takes parts, whether these are several, or the first, of each dimension."""
-    before, after = op.inputs[0].shape, op.outputs[0].shape
+    """Whether an op gives its input in as many dimensions, and of each that it cuts several or the first; true of what cuts none."""
     if op.type not in ("StridedSlice", "GatherV2"):
         return True
-    is_slice = op.type == "StridedSlice"
-    masks = ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask") if is_slice else ()
-    if before.rank is None or before.rank != after.rank or any(map(op.get_attr, masks)):
+    before, after = op.inputs[0].shape, op.outputs[0].shape
+    masks = [*map(op.get_attr, _MASKS)] if op.type == "StridedSlice" else [1]
+    if before.rank is None or before.rank != after.rank or any(masks[1:]):
         return False
-    from_first = op.get_attr("begin_mask") if is_slice else 1
     sizes = enumerate(zip(before.as_list(), after.as_list(), strict=True))
     return all(
-        size == whole or size > 1 if size is not None else from_first >> place & 1
+        masks[0] >> place & 1 if size is None else size == whole or size > 1
         for place, (whole, size) in sizes
     )
 
