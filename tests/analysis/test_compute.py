@@ -247,19 +247,26 @@ def test_the_update_of_a_table_whose_gradient_is_dense_for_nothing(tmp_path: Pat
             assert "activity_regularizer" in found.action
 
 
+@pytest.mark.parametrize(
+    ("field", "what"),
+    [
+        ("summed_ops", "gradients of several losses through the same ops"),
+        ("again_ops", "applying the model again to ids of earlier passes"),
+    ],
+)
 @pytest.mark.parametrize(("length_ms", "cost"), [(5.9, ""), (6.1, "6.10 of 50.0 ms (12%)")])
-def test_gradients_that_are_only_summed(length_ms: float, cost: str, tmp_path: Path) -> None:
+def test_what_a_graph_computes_several_times(
+    length_ms: float, cost: str, field: str, what: str, tmp_path: Path
+) -> None:
     trace = new_trace()
     for step in marked_steps(trace):
         step.kernel(0, 5, 15, op="gradient_tape/a:MatMul")
         step.kernel(0, 15, 15 + length_ms, op="gradient_tape/a_1:MatMul")
-    graphs = {"summed_ops": ["gradient_tape/a_1"]}
+    graphs = {field: ["gradient_tape/a_1"]}
     found = finding_of(analyzed(tmp_path, trace, sidecar={"graphs": graphs}), "repeated-compute")
     assert (found is not None) == bool(cost)
     if found is not None:
-        assert found.title == (
-            f"GPU:0 spends {cost} on gradients of several losses through the same ops: MatMul"
-        )
+        assert found.title == f"GPU:0 spends {cost} on {what}: MatMul"
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,93 @@ def divided(x, other, factor):
     return strategy.run(replicated(lambda x: x), args=(values, factor))
 
 
+places = tf.Variable(tf.ones([6, 20]))
+MODEL = (table, frozen, places)
+
+
+def scored(ids, name):
+    with tf.name_scope(name):
+        x = tf.gather(table, ids)
+        x = tf.matmul(tf.nn.softmax(tf.matmul(x, x, transpose_b=True)), x)
+        return tf.tensordot(x, places, 1, name="scores")
+
+
+def drawn(scores):
+    return tf.random.categorical(scores, 1, dtype=tf.int32)
+
+
+def learned(ids, weight=1.0):
+    with tf.GradientTape() as tape:
+        losses = tf.stop_gradient(weight) * tf.nn.sparse_softmax_cross_entropy_with_logits(ids[:, 1:], scored(ids[:, :-1], "learn"))
+        loss = tf.reduce_sum(losses)
+    places.assign_sub(tape.gradient(loss, places))
+    return loss
+
+
+def written(ids, place, newest):
+    rows = tf.range(4)
+    return tf.tensor_scatter_nd_update(ids, tf.stack([rows, tf.fill([4], place)], 1), newest)
+
+
+def unrolled(part, join=lambda ids, newest: tf.concat([ids, newest], 1), score=scored):
+    def step(ids):
+        for number in range(5):
+            scores = score(part(ids), f"pass_{number}")[:, -1]
+            ids = join(ids, drawn(scores))
+        return learned(ids[:, :6], tf.reduce_mean(scores))
+
+    return described(tf.function(step), tf.zeros([4, 1], tf.int32), of=MODEL)
+
+
+def looped(part):
+    def step(ids):
+        for place in tf.range(1, 6):
+            newest = drawn(scored(part(ids, place), "pass")[:, -1])
+            ids = written(ids, place, newest[:, 0])
+        return learned(ids)
+
+    return described(tf.function(step), tf.zeros([4, 6], tf.int32), of=MODEL)
+
+
+def differentiated(ids):
+    total = 0.0
+    with tf.GradientTape() as tape:
+        for number in range(5):
+            scores = scored(ids, f"pass_{number}")[:, -1]
+            newest = drawn(scores)
+            ids = tf.concat([ids, newest], 1)
+            total += tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(newest[:, 0], scores))
+    places.assign_sub(tape.gradient(total, places))
+
+
+def of_sum(ids, name):
+    return tf.tensordot(tf.reduce_sum(tf.gather(table, ids), 1, True), places, 1, name=name + "/scores")
+
+
+def same(ids):
+    ids = tf.concat([ids, drawn(scored(ids, "first")[:, -1])], 1)
+    total = 0.0
+    for place in tf.range(1, 6):
+        total += tf.reduce_sum(scored(ids, "pass")) / tf.cast(place, tf.float32)
+    places.assign_sub(0.0 * places + total)
+    return learned(ids)
+
+
+def replaced(ids, newest):
+    return tf.where(tf.random.uniform([4, 1]) < 0.5, newest, tf.repeat(ids[:, :1], 7, 1))
+
+
+result["again"] = unrolled(lambda ids: ids)
+result["windows"] = unrolled(lambda ids: ids[:, -3:])
+result["newest"] = unrolled(lambda ids: ids[:, -1:])
+result["replaced"] = unrolled(lambda ids: ids, replaced)
+result["sum"] = unrolled(lambda ids: ids, score=of_sum)
+result["same"] = described(tf.function(same), tf.zeros([4, 1], tf.int32), of=MODEL)
+result["trained"] = described(tf.function(differentiated), tf.zeros([4, 1], tf.int32), of=MODEL)
+result["turns"] = looped(lambda ids, place: ids)
+result["first"] = looped(lambda ids, place: ids[:, :place])
+result["last"] = looped(lambda ids, place: ids[:, place - 1 : place])
+
 of, factor = weight.values, tf.constant(2.0)
 result["whole"] = described(whole, ONES, factor, of=of)
 result["sliced"] = described(sliced, ONES, factor, of=of)
@@ -213,6 +300,21 @@ def test_a_gradient_is_dense_for_what_no_batch_needs(described: dict[str, Any]) 
 def test_replicas_that_read_the_same_batch(described: dict[str, Any]) -> None:
     same = {kind: described[kind]["same_batch"] for kind in ("whole", "sliced", "divided", "fixed")}
     assert same == {"whole": 2, "sliced": 0, "divided": 0, "fixed": 0}
+
+
+def test_passes_over_ids_that_a_later_one_repeats(described: dict[str, Any]) -> None:
+    """Neither the first and the last of them, nor those that read one id, or others than before, or their sum, or that are trained."""
+    none = ("newest", "replaced", "sum", "same", "trained", "last")
+    passes = {
+        kind: sorted({name.rpartition("scores")[0] for name in described[kind]["again_ops"]} - {""})
+        for kind in ("again", "windows", "turns", "first", *none)
+    }
+    unrolled, turns = ["pass_2/", "pass_3/"], ["while/pass/", "while/while/pass/"]
+    assert passes == {
+        **dict.fromkeys(("again", "windows"), unrolled),
+        **{kind: [] for kind in none},
+        **dict.fromkeys(("turns", "first"), turns),
+    }
 
 
 def test_functions_that_give_what_a_step_takes_make_batches(described: dict[str, Any]) -> None:

@@ -1,5 +1,5 @@
 """Follows what flows through the graphs of step functions: which ops compute in float64, the same in every step, from the batch
-alone or from variables alone, which train nothing, and which repeat what others do.
+alone or from variables alone, which train nothing, through which no gradient goes, and which repeat what others do.
 """
 
 from __future__ import annotations
@@ -30,6 +30,19 @@ _ASKING: Final = {*_READS, "Placeholder", "VariableShape"}
 _SUMS: Final = frozenset(("Add", "AddN", "AddV2", "Sub"))
 _UPDATES: Final = frozenset(("AssignAddVariableOp", "AssignSubVariableOp"))
 _SCALING: Final = frozenset(("Cast", "Identity", "Mul", "Neg", "RealDiv", "Reshape"))
+_NO_GRADIENT: Final = frozenset(("bool", "resource", "string"))
+_LOOKUPS: Final = {"Gather": 1, "GatherV2": 1, "ResourceGather": 1, "OneHot": 0}
+"""Ops that make numbers of ids, and which of their inputs these are."""
+_JOINS: Final = {
+    "Cast": slice(1), "ConcatV2": slice(-1), "ExpandDims": slice(1), "GatherV2": slice(1), "Identity": slice(1), "Pack": slice(None),
+    "Reshape": slice(1), "Squeeze": slice(1), "StridedSlice": slice(1), "TensorListSetItem": slice(0, 3, 2),
+    "TensorListStack": slice(1), "TensorScatterUpdate": slice(0, 3, 2), "Transpose": slice(1),
+}  # fmt: skip
+"""Ops whose result has all that some of their inputs have, and which these are, as far as they are what `_keeps` asks for."""
+_MASKS: Final = ("begin_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+_KINDS: Final = (
+    "float64", "constant", "batch", "variable", "untrained", "fixed", "summed", "dense", "again",
+)  # fmt: skip
 _REPLICA: Final = re.compile(r"(?<![^/])(replica_[1-9]\d{0,5})/")
 
 
@@ -58,6 +71,7 @@ def describe_values(
     scopes = {*free, *map(_scope, free)} - {"", *(_scope(name) for _, name in forward & by_others)}
     summed = flow.summed_gradients() if needed else set()
     dense = flow.dense(by_others) if has_batch else set()
+    again = flow.decoded_again() & needed if needed else set()
     kinds: dict[str, set[str]] = {}
     for node, op in flow.ops.items():
         if op.type in _NO_WORK:
@@ -75,21 +89,13 @@ def describe_values(
             own.add("variable")
         if node in by_fixed and not own.isdisjoint(("constant", "batch")):
             own.add("fixed")
-        own.update(kind for kind, nodes in (("summed", summed), ("dense", dense)) if node in nodes)
+        also = (("summed", summed), ("dense", dense), ("again", again))
+        own.update(kind for kind, nodes in also if node in nodes)
         for name in node[0].names_of(op):
             kinds[name] = kinds.get(name, own) & own
     ops = {
         f"{kind}_ops": [name for name, own in kinds.items() if kind in own][:1_000]
-        for kind in (
-            "float64",
-            "constant",
-            "batch",
-            "variable",
-            "untrained",
-            "fixed",
-            "summed",
-            "dense",
-        )
+        for kind in _KINDS
     }
     return {**ops, "same_batch": flow.replicas_of(changing - by_state) if needed else 0}
 
@@ -131,6 +137,10 @@ class _Flow:
         self.variables: set[_Node] = set()
         self.users: _Edges = {}
         self._reads: _Edges = {}
+        self._given: _Edges = {}
+        """By argument, or result of a call, what is given for it, in a loop also by the last turn."""
+        self._after: _Edges = {}
+        """As `users`, where a gradient may go from these."""
         self._handles: dict[int, list[_Node]] = {}
         """By the id of a handle that graphs have captured its nodes."""
         self._uses: dict[int, list[_Node]] = {}
@@ -201,24 +211,13 @@ class _Flow:
         after = reached(gradients, self.users)
         alike: dict[Any, list[_Node]] = {}
         for node in gradients:
-            op, inputs = (
-                self.ops[node],
-                [_node(node[0], tensor) for tensor in self.ops[node].inputs],
-            )
-            others = tuple(
-                t.name * (each not in after) for t, each in zip(op.inputs, inputs, strict=True)
-            )
+            op = self.ops[node]
+            others = tuple(each.name * (_node(node[0], each) not in after) for each in op.inputs)
             if any(others) and "" in others:
-                alike.setdefault((node[0], op.type, op.name.rpartition("/")[0], others), []).append(
-                    node
-                )
-        several = [
-            nodes
-            for each in alike.values()
-            if len(each) > 1
-            for nodes in self._by_attributes(each)
-            if len(nodes) > 1
-        ]
+                key = node[0], op.type, op.name.rpartition("/")[0], others
+                alike.setdefault(key, []).append(node)
+        equal = (nodes for each in alike.values() if len(each) > 1 for nodes in self._equal(each))
+        several = [nodes for nodes in equal if len(nodes) > 1]
         of_products = [nodes for nodes in several if self.ops[nodes[0]].type in FLOPS_OF]
         left, products = MOST_VISITED, set[_Node]()
         for nodes in of_products:
@@ -263,7 +262,52 @@ class _Flow:
                         waiting += () if user.type in _UPDATES else user.outputs
         return found
 
-    def _by_attributes(self, nodes: Iterable[_Node]) -> Collection[list[_Node]]:
+    def decoded_again(self) -> set[_Node]:
+        """Passes over ids that a later one repeats with those that were drawn from them, and through which no gradient goes.
+
+        A pass begins where ids are looked up. Of three, each with all ids of the last, the second; in a loop with those of the last turn.
+        """
+        lookups = {node: op for node, op in self.ops.items() if op.type in _LOOKUPS}
+        made, joins = reached(lookups, self.users), dict(self._given)
+        for node, op in self.ops.items():
+            if op.type in _JOINS and _keeps(op):
+                joins[node] = [_node(node[0], each) for each in list(op.inputs)[_JOINS[op.type]]]
+        found, left = set[_Node](), MOST_VISITED
+        passes: list[tuple[set[_Node], set[_Node]]] = []
+        for node, op in lookups.items():
+            ids = op.inputs[_LOOKUPS[op.type]]
+            joined = reached([_node(node[0], ids)], joins)
+            drawn = (joined & made) - joins.keys()
+            after = reached([node], self._after) if drawn else drawn
+            left -= len(joined) + len(after)
+            is_trained = any(GRADIENT_SCOPE in name for _, name in after)
+            if left < 0:
+                return set()
+            if is_trained or not self._has_places(after, ids.shape):
+                continue
+            passes.append((drawn, after))
+            for each in joined & self._given.keys():
+                last = reached(self._given[each], joins)
+                left -= len(last)
+                if left < 0:
+                    return set()
+                # Of a loop, which gives what it was given and what it draws.
+                if each in last and any(each[0] in (of, of.outer) for of, _ in last & drawn):
+                    found |= after
+        for drawn, after in passes if len(passes) ** 2 < MOST_VISITED else ():
+            if any(drawn < each for each, _ in passes) and any(each < drawn for each, _ in passes):
+                found |= after
+        return found
+
+    def _has_places(self, nodes: Iterable[_Node], shape: Any) -> bool:
+        """Whether products among these have a row for each element of such a shape, which has several."""
+        sizes = shape.as_list() if shape.rank else [1]
+        products = (self.ops[node] for node in nodes if self._type(node) in FLOPS_OF)
+        results = ((op, *op.outputs[0].consumers()) for op in products if sizes[-1] != 1)
+        shapes = (tensor.shape for ops in results for op in ops for tensor in op.outputs)
+        return any(each.rank and each[: len(sizes)].as_list() == sizes for each in shapes)
+
+    def _equal(self, nodes: Iterable[_Node]) -> Collection[list[_Node]]:
         """Nodes in groups of equal attributes, such as which operand of a product is transposed."""
         groups: dict[str, list[_Node]] = {}
         for node in nodes:
@@ -291,14 +335,12 @@ class _Flow:
                 found.add(None)
             for user in users:
                 given = [each in after for each in self._reads[user]]
-                type_, is_own = self._type(user), GRADIENT_SCOPE in user[1]
-                is_linear = (
-                    type_ in _SUMS
-                    or not type_
-                    or (sum(given) == 1 and (is_own or type_ in _SCALING))
-                )
-                waiting += [user] if is_linear else []
-                found.update([] if is_linear else [None])
+                type_, scales = self._type(user), GRADIENT_SCOPE in user[1]
+                scales = sum(given) == 1 and (scales or type_ in _SCALING)
+                if scales or not type_ or type_ in _SUMS:
+                    waiting.append(user)
+                else:
+                    found.add(None)
         return found
 
     def is_of_loss(self, op: Any) -> bool:
@@ -347,6 +389,8 @@ class _Flow:
             self.sources[own] = False
             return
         reads += (_node(call, tensor) for tensor in op.inputs)
+        for tensor in op.inputs if op.type != "StopGradient" else ():
+            self._lead(tensor, own, [_node(call, tensor)])
         reads += ((call, each.name) for each in op.control_inputs)
         if op._is_stateful:
             self.sources[own] = True
@@ -366,11 +410,37 @@ class _Flow:
             decide += inputs[:1]
         for each in inner:
             for place, (argument, given) in enumerate(each.arguments()):
-                reads = self._reads.setdefault((each, argument.op.name), [])
-                reads += (_node(call, given), *(returned[1][place : place + 1] if is_loop else ()))
+                last = returned[1][place : place + 1] if is_loop else ()
+                self._give((each, argument.op.name), argument, [_node(call, given), *last])
         for place, tensor in enumerate(op.outputs):
-            results = (node for each in returned for node in each[place : place + 1])
-            self._reads[call, tensor.name] = [(call, op.name), *results]
+            results = [node for each in returned for node in each[place : place + 1]]
+            self._reads[call, tensor.name] = [(call, op.name)]
+            self._give((call, tensor.name), tensor, results)
+
+    def _give(self, own: _Node, tensor: Any, given: list[_Node]) -> None:
+        self._given[own] = given
+        self._reads.setdefault(own, []).extend(given)
+        self._lead(tensor, own, given)
+
+    def _lead(self, tensor: Any, to: _Node, nodes: Iterable[_Node]) -> None:
+        if not (tensor.dtype.is_integer or tensor.dtype.name in _NO_GRADIENT):
+            for node in nodes:
+                self._after.setdefault(node, []).append(to)
+
+
+def _keeps(op: Any) -> bool:
+    """Whether an op gives its input in as many dimensions, and of each that it cuts several or the first; true of what cuts none."""
+    if op.type not in ("StridedSlice", "GatherV2"):
+        return True
+    before, after = op.inputs[0].shape, op.outputs[0].shape
+    masks = [*map(op.get_attr, _MASKS)] if op.type == "StridedSlice" else [1]
+    if before.rank is None or before.rank != after.rank or any(masks[1:]):
+        return False
+    sizes = enumerate(zip(before.as_list(), after.as_list(), strict=True))
+    return all(
+        masks[0] >> place & 1 if size is None else size == whole or size > 1
+        for place, (whole, size) in sizes
+    )
 
 
 def _node(call: Call, tensor: Any) -> _Node:

@@ -267,7 +267,7 @@ def _misplaced_labels(context: Context) -> BoolArray:
 
 _FIELDS: Final = (
     "float64_ops", "constant_ops", "batch_ops", "untrained_ops", "variable_ops", "fixed_ops", "summed_ops",
-    "dense_ops",
+    "dense_ops", "again_ops",
 )  # fmt: skip
 
 
@@ -373,8 +373,8 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     if context.once(_gives_examples_again) and not context.once(_assigns_eagerly):
         frozen = named["batch_ops"] & fixed & is_model
         yield _of_ops(context, BATCH_WORK, frozen, shown=nowhere, key="frozen")
-    summed = named["summed_ops"] & is_model
-    yield _of_ops(context, REPEATED, summed, shown=nowhere, key="losses")
+    for key, field in (("losses", "summed_ops"), ("ids", "again_ops")):
+        yield _of_ops(context, REPEATED, named[field] & is_model, shown=nowhere, key=key)
     yield _repeated(context)
     readers = min((host.captured.graphs.same_batch or 0 for host in context.trace.hosts), default=0)
     if readers > 1:
@@ -386,6 +386,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     found = _of_ops(context, CASTS, casts)
     yield found
     repeated = instructions_that(context.trace, lambda each: each.is_repeated)
+    repeated |= named["again_ops"]
     is_free = is_model & context.once(multiplies_nothing)
     is_free &= ~(context.once(_misplaced_labels) | repeated | (casts & (found is not None)))
     is_explained = np.zeros_like(is_free)
