@@ -36,7 +36,7 @@ CAPTURE_MAY_IMPORT = {"base", "xplane", "graphs"}
 # The rooms inside of a package, lowest first; "" is what stands beside them.
 ROOMS = {
     CAPTURE: (
-        *("process", "sidecar", "window", "sampling", "steps", "record", "jax", "hang", "launch"),
+        *("process", "sidecar", "window", "sampling", "steps", "jax", "record", "hang", "launch"),
         *("check", ""),
     ),
     "analysis": ("rules", "facts", "measures", "gpu_time", "workload", "exchange", "machine", ""),
