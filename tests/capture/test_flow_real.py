@@ -84,7 +84,7 @@ result["alike"] = losses(None, alike=True)
 table, mean = tf.Variable(tf.ones([9, 6])), tf.Variable(tf.zeros([9, 6]), trainable=False)
 
 
-def looked_up(decays_all, with_mean=False):
+def looked_up(decays_all, with_mean=False, is_checked=False):
     def step(x, ids):
         with tf.GradientTape() as tape:
             rows = tf.gather(table, ids)
@@ -96,6 +96,9 @@ def looked_up(decays_all, with_mean=False):
         elif with_mean:
             mean.assign_add(0.1 * (tf.convert_to_tensor(gradient) - mean))
             table.assign_sub(mean)
+        elif is_checked:
+            dense = tf.convert_to_tensor(gradient)
+            table.assign_sub(0.1 * tf.where(tf.math.is_finite(dense), dense, 0.0))
         else:
             table.scatter_sub(gradient)
 
@@ -103,6 +106,7 @@ def looked_up(decays_all, with_mean=False):
 
 
 result["all"], result["rows"], result["mean"] = looked_up(True), looked_up(False), looked_up(False, True)
+result["checked"] = looked_up(False, is_checked=True)
 
 strategy = tf.distribute.MirroredStrategy()
 with strategy.scope():
@@ -295,6 +299,10 @@ def test_a_gradient_is_dense_for_what_no_batch_needs(described: dict[str, Any]) 
     for part in ("AddN/inputs_", "AddN", "mul", "AssignSubVariableOp", "gradient_tape/Mul"):
         assert any(name.startswith(part) for name in dense), part
     assert described["rows"]["dense_ops"] == described["mean"]["dense_ops"] == []
+    checked = described["checked"]["dense_ops"]
+    for part in ("UnsortedSegmentSum", "IsFinite", "SelectV2", "mul", "AssignSubVariableOp"):
+        assert any(name.startswith(part) for name in checked), part
+    assert not any("GatherV2" in name or "Square" in name for name in checked)
 
 
 def test_replicas_that_read_the_same_batch(described: dict[str, Any]) -> None:

@@ -234,32 +234,52 @@ class _Flow:
         return {node for nodes in several if before.issuperset(nodes) for node in nodes[1:]}
 
     def dense(self, by_others: Collection[_Node]) -> set[_Node]:
-        """What makes the sparse gradient of a table dense, as something that depends on no batch is added: also what computes that,
-        and the update of the whole table.
+        """What makes the sparse gradient of a table dense: something that depends on no batch and is added, with what computes that,
+        or the script; and what is as large as the table behind that, up to its update, if nothing else is updated by it.
         """
         found = set[_Node]()
         gradients = {each for each in self.ops if GRADIENT_SCOPE in each[1]} - {*by_others}
+        optimizers = {around(name) for (_, name), op in self.ops.items() if op.type in _UPDATES}
+        tables = {node for uses in self._uses.values() if self._are_of_table(uses) for node in uses}
         for node, op in self.ops.items():
             added = [_node(node[0], tensor) for tensor in op.inputs] if op.type in _SUMS else []
             free = [each for each in added if each in gradients]
             made = [each for each in added if self._type(each) == "UnsortedSegmentSum"]
-            if not (free and made):
-                continue
-            found |= reached(free, {each: self._reads[each] for each in gradients}) & gradients
-            found.update(made)
-            found.add(node)
-            waiting = list(op.outputs)
-            while waiting:
-                tensor = waiting.pop()
-                for user in tensor.consumers():
-                    own = node[0], user.name
-                    if user.type == "IdentityN":
-                        # Keras hands all gradients through one of these.
-                        places = (n for n, each in enumerate(user.inputs) if each is tensor)
-                        waiting += (user.outputs[n] for n in places)
-                    elif own not in found and user.type in {*_SCALING, *_UPDATES}:
-                        found.add(own)
-                        waiting += () if user.type in _UPDATES else user.outputs
+            is_of_script = _makes_dense(op) and around(op.name) not in optimizers - {""}
+            behind = self._as_large(node) if (free and made) or is_of_script else set()
+            updated = [each for each in behind if self._type(each) in _UPDATES]
+            if len(updated) == 1 and updated[0] in tables:
+                found |= reached(free, {each: self._reads[each] for each in gradients}) & gradients
+                found.update(made, behind)
+        return found
+
+    def _are_of_table(self, uses: Iterable[_Node]) -> bool:
+        """Whether single rows of a variable are read, or all of it and then single rows, as Keras does."""
+        return any(
+            self._type(each).startswith("ResourceGather")
+            or any(self._type(user) == "GatherV2" for user in self.users.get(each, ()))
+            for each in uses
+        )
+
+    def _as_large(self, start: _Node) -> set[_Node]:
+        """An op and what reads its result and is as large, or joined with others into an array that is mostly that, and updates."""
+        size, found = self.ops[start].outputs[0].shape.num_elements() or 0, {start}
+        waiting = [*self.ops[start].outputs]
+        while waiting:
+            tensor = waiting.pop()
+            for user in tensor.consumers():
+                own = start[0], user.name
+                sizes = [each.shape.num_elements() or 0 for each in user.outputs]
+                is_large = any(size <= each <= 2 * size for each in sizes)
+                if user.type == "IdentityN":
+                    # Keras hands all gradients through one of these.
+                    places = (n for n, each in enumerate(user.inputs) if each is tensor)
+                    waiting += (user.outputs[n] for n in places)
+                elif own not in found and (is_large or user.type in _UPDATES):
+                    found.add(own)
+                    waiting += (
+                        each for each, of in zip(user.outputs, sizes, strict=True) if of >= size
+                    )
         return found
 
     def decoded_again(self) -> set[_Node]:
@@ -441,6 +461,20 @@ def _keeps(op: Any) -> bool:
         masks[0] >> place & 1 if size is None else size == whole or size > 1
         for place, (whole, size) in sizes
     )
+
+
+def around(name: str) -> str:
+    """The scope that an op is in."""
+    return name.rpartition("/")[0]
+
+
+def _makes_dense(op: Any) -> bool:
+    """Whether it is the conversion of a sparse gradient, perhaps of several look-ups, by what is no gradient."""
+    if op.type != "UnsortedSegmentSum" or GRADIENT_SCOPE in op.name:
+        return False
+    rows = op.inputs[0].op
+    made = [*(each.op for each in rows.inputs), rows] if rows.type == "ConcatV2" else [rows]
+    return any(GRADIENT_SCOPE in each.name for each in made)
 
 
 def _node(call: Call, tensor: Any) -> _Node:
