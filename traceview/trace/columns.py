@@ -274,17 +274,28 @@ class CollectiveCalls(Struct, frozen=True, eq=False):
     arrival: Int64Array
 
 
-_DEVICE_TYPES: Final = {
-    **dict.fromkeys(("device",), np.int16),
-    **dict.fromkeys(("line", "name", "op", "instruction", "details"), np.int32),
-    **dict.fromkeys(("start_ps", "duration_ps", "bytes"), np.int64),
-    **dict.fromkeys(("correlation_id", "launch", "group"), np.int64),
-    **dict.fromkeys(("class_", "host_memory"), np.uint8),
-    **dict.fromkeys(("has_correlation", "p2p", "opaque", "unknown_direction"), np.bool_),
+_NOTHING_RECORDED: Final[dict[str, np.generic]] = {
+    "device": np.int16(NONE),
+    **dict.fromkeys(("line", "name", "op", "instruction", "details"), np.int32(NONE)),
+    **dict.fromkeys(("start_ps", "duration_ps", "correlation_id"), np.int64(0)),
+    **dict.fromkeys(("launch", "group"), np.int64(NONE)),
+    "bytes": np.int64(UNKNOWN_BYTES),
+    **dict.fromkeys(("class_", "host_memory"), np.uint8(0)),
+    **dict.fromkeys(("has_correlation", "p2p", "opaque", "unknown_direction"), np.bool_(False)),
 }
-NO_DEVICE_EVENTS: Final = DeviceColumns(
-    **{key: np.empty(0, dtype=dtype) for key, dtype in _DEVICE_TYPES.items()}
-)
+"""What stands in each column where nothing else is known."""
+
+
+def device_columns(count: int, **known: npt.NDArray[Any]) -> DeviceColumns:
+    """The columns of some events of devices, of which these are known."""
+    unknown = _NOTHING_RECORDED.keys() - known
+    return DeviceColumns(
+        **known,
+        **{key: np.full(count, _NOTHING_RECORDED[key]) for key in unknown},
+    )
+
+
+NO_DEVICE_EVENTS: Final = device_columns(0)
 NO_HOST_EVENTS: Final = HostColumns(
     host=np.empty(0, dtype=np.int16),
     line=np.empty(0, dtype=np.int32),
