@@ -111,23 +111,11 @@ class Names:
         return is_in(indices, ids)
 
 
-class _Rows:
-    """The rows with each value of a sorted column of numbers from 0 on; looked up for every device and line."""
-
-    def __init__(self, column: npt.NDArray[np.integer]) -> None:
-        count = int(column[-1]) + 1 if column.size else 0
-        # Another type of number would convert the whole column.
-        first = column.searchsorted(np.arange(count, dtype=column.dtype))
-        self._first: list[int] = [*first.tolist(), column.size]
-
-    def of(self, value: int) -> slice:
-        """The rows with a value; none where it does not occur, or is `NONE`."""
-        first = self._first
-        if 0 <= value < len(first) - 1:
-            return slice(first[value], first[value + 1])
-        # Where they would be: rows of several values go from the first of one to the last of another.
-        place = first[-1 if value > 0 else 0]
-        return slice(place, place)
+def _rows_with(column: npt.NDArray[np.integer], value: int) -> slice:
+    """The rows of a sorted column with a value; none, at the place where they would be, if it does not occur."""
+    # Another type of number would convert the whole column.
+    wanted = column.dtype.type(value)
+    return slice(int(column.searchsorted(wanted)), int(column.searchsorted(wanted, "right")))
 
 
 class _EventColumns(Struct, frozen=True, eq=False, dict=True):
@@ -176,13 +164,10 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
     opaque: BoolArray
     unknown_direction: BoolArray
 
+    @kept
     def rows_of(self, device: int) -> slice:
         """The rows of one device; they are contiguous and sorted by start."""
-        return self._rows.of(device)
-
-    @cached_property
-    def _rows(self) -> _Rows:
-        return _Rows(self.device)
+        return _rows_with(self.device, device)
 
     def names_at(self, rows: Int32Array) -> tuple[Int32Array, Int32Array]:
         """The op and the name of the events at some rows, `NONE` where a row is `NONE`."""
@@ -237,21 +222,15 @@ class HostColumns(_EventColumns, frozen=True, eq=False):
     name: Int32Array
     stats: dict[str, HostStat]
 
+    @kept
     def rows_of_host(self, host: int) -> slice:
         """The rows of one host; they are contiguous."""
-        return self._rows_by_host.of(host)
+        return _rows_with(self.host, host)
 
-    @cached_property
-    def _rows_by_host(self) -> _Rows:
-        return _Rows(self.host)
-
+    @kept
     def rows_of(self, line: int) -> slice:
         """The rows of one line; they are contiguous."""
-        return self._rows_by_line.of(line)
-
-    @cached_property
-    def _rows_by_line(self) -> _Rows:
-        return _Rows(self.line)
+        return _rows_with(self.line, line)
 
     def stat(self, key: str) -> HostStat:
         """A stat by its key; empty where no event has it."""
