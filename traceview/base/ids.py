@@ -20,6 +20,9 @@ _FEW_VALUES: Final = 6
 _DENSE_PER_ROW: Final = 16
 """A table of so many places per row is made in less time than the rows are sorted."""
 
+_SPARSE_PER_ROW: Final = 64
+"""A table of more places per row takes longer to look through than it takes to sort the rows."""
+
 _LONGEST_SPARSE: Final = 1 << 22
 """Places. A longer table has two per row at most, for its memory."""
 
@@ -189,7 +192,7 @@ def _table_of(ids: npt.NDArray[np.integer]) -> _Table | None:
     countable = _countable(ids)
     least, most = int(countable.min(initial=0)), int(countable.max(initial=0))
     length = most - least + 1
-    if length > max(2 * ids.size, min(_LONGEST_SPARSE, _DENSE_PER_ROW * ids.size + _FEW_ROWS)):
+    if length > max(2 * ids.size, min(_LONGEST_SPARSE, _SPARSE_PER_ROW * ids.size + _FEW_ROWS)):
         return None
     return _Table(countable, least, SWEEPS.marked(countable, least, length))
 
