@@ -171,7 +171,7 @@ def same_idle(
 
 
 def _by_cause(picoseconds: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, int]:
-    return {Cause(i).key: int(value) for i, value in enumerate(picoseconds) if value}
+    return {Cause(i).name.lower(): int(value) for i, value in enumerate(picoseconds) if value}
 
 
 def same_transfers(report: Report, expected: list[dict[str, Any]], *, statistics: bool) -> None:

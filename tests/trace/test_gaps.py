@@ -40,7 +40,7 @@ def causes(small: Small, folder: Path) -> list[Causes]:
     gaps = Run(trace, select(trace)).idle.gaps[0]
     parts = causes_of_gaps(gaps)
     return [
-        {cause.key: parts[cause, i] / US for cause in Cause if parts[cause, i]}
+        {cause.name.lower(): parts[cause, i] / US for cause in Cause if parts[cause, i]}
         for i in range(gaps.count)
     ]
 

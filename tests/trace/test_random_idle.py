@@ -209,4 +209,4 @@ def test_every_gap_is_as_the_oracle_says(
 
 
 def by_cause(picoseconds: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, int]:
-    return {Cause(i).key: int(ps) for i, ps in enumerate(picoseconds) if ps}
+    return {Cause(i).name.lower(): int(ps) for i, ps in enumerate(picoseconds) if ps}

@@ -14,20 +14,17 @@ from traceview.base.sweeping import SWEEPS
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
-_DENSE_IDS: Final = 1 << 22
-"""Ids below this are counted in an array; larger ids, which no known writer uses, are sorted."""
-
 _FEW_VALUES: Final = 6
 """So many are compared one after the other."""
 
 _DENSE_PER_ROW: Final = 16
 """A table of so many places per row is made in less time than the rows are sorted."""
 
-_SURELY_PER_ROW: Final = 2
-"""A table of so many places per row takes less time and hardly more memory than sorting, however long it is."""
-
 _SPARSE_PER_ROW: Final = 64
 """A table of more places per row takes longer to look through than it takes to sort the rows."""
+
+_LONGEST_SPARSE: Final = 1 << 22
+"""Places. A longer table has two per row at most, for its memory."""
 
 _FEW_IDS: Final = 128
 """So many are sorted in less time than a table is made."""
@@ -192,14 +189,10 @@ def _table_of(ids: npt.NDArray[np.integer]) -> _Table | None:
     """The ids as marks in a table; None if sorting them takes less time than that, or less memory."""
     if ids.size <= _FEW_IDS:
         return None
-    # An unsigned number of 64 bits may be none of int64.
-    if ids.dtype == np.uint64 and int(ids.max()) >= _DENSE_IDS:
-        return None
     countable = _countable(ids)
     least, most = int(countable.min(initial=0)), int(countable.max(initial=0))
     length = most - least + 1
-    most_length = min(_DENSE_IDS, _SPARSE_PER_ROW * ids.size + _FEW_ROWS)
-    if length > max(most_length, _SURELY_PER_ROW * ids.size):
+    if length > max(2 * ids.size, min(_LONGEST_SPARSE, _SPARSE_PER_ROW * ids.size + _FEW_ROWS)):
         return None
     return _Table(countable, least, SWEEPS.marked(countable, least, length))
 

@@ -365,7 +365,7 @@ def _named_by_ops(trace: Trace, columns: Columns, gaps: Gaps, states: HostStates
     if trace.device_list[gaps.device].kind == "replica" or not waits.any():
         return columns
     host = trace.host_columns
-    late = unique_ids(np.append(gaps.thread[gaps.handed], states.caller)).tolist()
+    late = unique_ids(np.append(gaps.thread[gaps.is_handed], states.caller)).tolist()
     unlisted = joined([states.unlisted_rows(thread) for thread in late], np.int64)
     both = states.computing_rows, unlisted
     moments = [moment[rows] for rows in both for moment in (host.start_ps, host.end_ps)]
@@ -390,14 +390,9 @@ def _named_by_ops(trace: Trace, columns: Columns, gaps: Gaps, states: HostStates
 
 def _late_threads(gaps: Gaps, states: HostStates, start: Int64Array, gap: Int32Array) -> Int32Array:
     """The line of the thread that was late at the start of each span of a gap; `NONE` where it is not known."""
-    # A thread has the number of its first line.
-    result = np.full(gap.size, states.caller, dtype=np.int32)
-    # Until it handed the work over, the thread that calls graphs was late.
-    handed_over = np.full(gaps.count, np.iinfo(np.int64).max, dtype=np.int64)
-    handed_over[gaps.handed] = gaps.handed_over_ps
-    handed = np.flatnonzero(start >= handed_over.take(gap))
-    result[handed] = gaps.thread.take(gap[handed])
-    return result
+    # Until it handed the work over, the thread that calls graphs was late; a thread has the number of its first line.
+    is_handed = gaps.is_handed.take(gap) & (start >= gaps.handed_over_ps.take(gap))
+    return np.where(is_handed, gaps.thread.take(gap), np.int32(states.caller))
 
 
 def recast(

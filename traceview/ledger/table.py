@@ -519,10 +519,7 @@ def clocks_agree(trace: Trace, devices: Sequence[int]) -> bool:
 
 
 def path_of(ledger: Ledger) -> PathRows:
-    """The critical path of the used steps; without steps, of the window of each host.
-
-    It goes back from the end of each step along what held it up. On a device it stays until the device waits for another one,
-    which the ledger names, and goes on, from the same instant, on that device:
+    """The critical path of the used steps; without steps, of the window of each host (docs/method.md, "Critical path"):
 
         GPU:0   ▕ compute ▏▕ waits for GPU:1 ······▕ transfer ▏        ◂ the step ends here
                                                    ┆

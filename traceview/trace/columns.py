@@ -111,23 +111,11 @@ class Names:
         return is_in(indices, ids)
 
 
-class _Rows:
-    """The rows with each value of a sorted column of numbers from 0 on; looked up for every device and line."""
-
-    def __init__(self, column: npt.NDArray[np.integer]) -> None:
-        count = int(column[-1]) + 1 if column.size else 0
-        # Another type of number would convert the whole column.
-        first = column.searchsorted(np.arange(count, dtype=column.dtype))
-        self._first: list[int] = [*first.tolist(), column.size]
-
-    def of(self, value: int) -> slice:
-        """The rows with a value; none where it does not occur, or is `NONE`."""
-        first = self._first
-        if 0 <= value < len(first) - 1:
-            return slice(first[value], first[value + 1])
-        # Where they would be: rows of several values go from the first of one to the last of another.
-        place = first[-1 if value > 0 else 0]
-        return slice(place, place)
+def _rows_with(column: npt.NDArray[np.integer], value: int) -> slice:
+    """The rows of a sorted column with a value; none, at the place where they would be, if it does not occur."""
+    # Another type of number would convert the whole column.
+    wanted = column.dtype.type(value)
+    return slice(int(column.searchsorted(wanted)), int(column.searchsorted(wanted, "right")))
 
 
 class _EventColumns(Struct, frozen=True, eq=False, dict=True):
@@ -176,13 +164,10 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
     opaque: BoolArray
     unknown_direction: BoolArray
 
+    @kept
     def rows_of(self, device: int) -> slice:
         """The rows of one device; they are contiguous and sorted by start."""
-        return self._rows.of(device)
-
-    @cached_property
-    def _rows(self) -> _Rows:
-        return _Rows(self.device)
+        return _rows_with(self.device, device)
 
     def names_at(self, rows: Int32Array) -> tuple[Int32Array, Int32Array]:
         """The op and the name of the events at some rows, `NONE` where a row is `NONE`."""
@@ -237,21 +222,15 @@ class HostColumns(_EventColumns, frozen=True, eq=False):
     name: Int32Array
     stats: dict[str, HostStat]
 
+    @kept
     def rows_of_host(self, host: int) -> slice:
         """The rows of one host; they are contiguous."""
-        return self._rows_by_host.of(host)
+        return _rows_with(self.host, host)
 
-    @cached_property
-    def _rows_by_host(self) -> _Rows:
-        return _Rows(self.host)
-
+    @kept
     def rows_of(self, line: int) -> slice:
         """The rows of one line; they are contiguous."""
-        return self._rows_by_line.of(line)
-
-    @cached_property
-    def _rows_by_line(self) -> _Rows:
-        return _Rows(self.line)
+        return _rows_with(self.line, line)
 
     def stat(self, key: str) -> HostStat:
         """A stat by its key; empty where no event has it."""
@@ -274,17 +253,28 @@ class CollectiveCalls(Struct, frozen=True, eq=False):
     arrival: Int64Array
 
 
-_DEVICE_TYPES: Final = {
-    **dict.fromkeys(("device",), np.int16),
-    **dict.fromkeys(("line", "name", "op", "instruction", "details"), np.int32),
-    **dict.fromkeys(("start_ps", "duration_ps", "bytes"), np.int64),
-    **dict.fromkeys(("correlation_id", "launch", "group"), np.int64),
-    **dict.fromkeys(("class_", "host_memory"), np.uint8),
-    **dict.fromkeys(("has_correlation", "p2p", "opaque", "unknown_direction"), np.bool_),
+_NOTHING_RECORDED: Final[dict[str, np.generic]] = {
+    "device": np.int16(NONE),
+    **dict.fromkeys(("line", "name", "op", "instruction", "details"), np.int32(NONE)),
+    **dict.fromkeys(("start_ps", "duration_ps", "correlation_id"), np.int64(0)),
+    **dict.fromkeys(("launch", "group"), np.int64(NONE)),
+    "bytes": np.int64(UNKNOWN_BYTES),
+    **dict.fromkeys(("class_", "host_memory"), np.uint8(0)),
+    **dict.fromkeys(("has_correlation", "p2p", "opaque", "unknown_direction"), np.bool_(False)),
 }
-NO_DEVICE_EVENTS: Final = DeviceColumns(
-    **{key: np.empty(0, dtype=dtype) for key, dtype in _DEVICE_TYPES.items()}
-)
+"""What stands in each column where nothing else is known."""
+
+
+def device_columns(count: int, **known: npt.NDArray[Any]) -> DeviceColumns:
+    """The columns of some events of devices, of which these are known."""
+    unknown = _NOTHING_RECORDED.keys() - known
+    return DeviceColumns(
+        **known,
+        **{key: np.full(count, _NOTHING_RECORDED[key]) for key in unknown},
+    )
+
+
+NO_DEVICE_EVENTS: Final = device_columns(0)
 NO_HOST_EVENTS: Final = HostColumns(
     host=np.empty(0, dtype=np.int16),
     line=np.empty(0, dtype=np.int32),

@@ -158,18 +158,13 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
 
     def millionths(self, key: str) -> Ints:
         """A stat that is a share, in millionths; one outside of 0 to 1 is left out."""
-        event, share = self.doubles(key)
-        with np.errstate(invalid="ignore"):
-            is_share = (share >= 0) & (share <= 1)
-        shown = np.rint(share[is_share] * MILLION).astype(np.int64)
-        return Ints(*_last_per_event(event[is_share], shown))
-
-    def doubles(self, key: str) -> tuple[Int64Array, npt.NDArray[np.float64]]:
-        """The events and values of a numeric stat, each stat of an event."""
         event, kind, values = self._entries(key, _IS_NUMBER)
         with np.errstate(invalid="ignore"):
             # The bits of an integer may look like a NaN.
-            return event, np.where(kind == _DOUBLE, values.view(np.float64), values)
+            share = np.where(kind == _DOUBLE, values.view(np.float64), values)
+            is_share = (share >= 0) & (share <= 1)
+        shown = np.rint(share[is_share] * MILLION).astype(np.int64)
+        return Ints(*_last_per_event(event[is_share], shown))
 
     def has(self, key: str) -> BoolArray:
         """Which events have a stat of this key, of any kind, of their own or in their metadata."""

@@ -44,7 +44,6 @@ from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE
-from traceview.trace.host.gaps import late_parts
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import SCHEDULING_OP_PS
 from traceview.trace.host.state_timeline import intersection, joined_spans
@@ -232,8 +231,7 @@ def _recast_after_waits(draft: Draft) -> None:
     since = _waiting_since(draft, start)
     waits = np.flatnonzero(since < start)
     # Else the next work was launched, or another thread was at work on it, before the device had nothing to do.
-    _, handed_over = late_parts(draft.trace, draft.gaps, waits)
-    waits = waits[handed_over > start[waits]]
+    waits = waits[draft.gaps.handed_over_ps[waits] > start[waits]]
     waits = waits[~is_in(start[waits], ends_of_conditions(draft.trace, draft.device))]
     if not waits.size:
         return

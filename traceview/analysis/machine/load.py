@@ -27,7 +27,7 @@ from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
 from traceview.ledger.states import State
 from traceview.trace.model import Host, Trace
-from traceview.trace.sidecar.sidecar import NvmlGpu
+from traceview.trace.sidecar.environment import NvmlGpu
 
 SHARED_RATIO: Final = 0.05
 """Of a GPU's memory or of its time: a process that uses so much of it shares it."""

@@ -37,7 +37,7 @@ from traceview.ledger.table import GapStates, Ledger, by_size, gap_states
 from traceview.trace.columns import NONE
 from traceview.trace.device.table import Column, Table, category, table, whole
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.gaps import Gaps, late_parts
+from traceview.trace.host.gaps import Gaps
 from traceview.trace.host.python_lines import PythonLine
 from traceview.trace.model import Trace
 
@@ -287,9 +287,10 @@ def surroundings(
         trace.host_columns.name,
     )
     start, end = part.states.longest_parts()
-    late_end, handed_over = late_parts(trace, gaps, part.number)
-    thread = np.where(start < handed_over, states.caller, gaps.thread[part.number])
-    is_late = (part.state != State.NO_WORK) & (start < late_end) & (thread != NONE)
+    is_before = start < gaps.handed_over_ps[part.number]
+    thread = np.where(is_before, states.caller, gaps.thread[part.number])
+    is_late = (part.state != State.NO_WORK) & (start < gaps.late_end_ps[part.number])
+    is_late &= thread != NONE
     for late, number, *span in zip(
         is_late.tolist(), thread.tolist(), start.tolist(), end.tolist(), strict=True
     ):

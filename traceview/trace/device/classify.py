@@ -23,14 +23,13 @@ from traceview.base.ids import groups_of, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
-from traceview.trace.columns import NONE, UNKNOWN_BYTES, DeviceColumns, Names
+from traceview.trace.columns import NONE, UNKNOWN_BYTES, DeviceColumns, Names, device_columns
 from traceview.trace.device.op_names import KEPT_NAMES
 from traceview.xplane.columns import Instruction, Program, ProgramBuffers
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.planes import (
     XLA_OPS_LINE,
     ActivityClass,
-    HostMemory,
     NameKind,
     PlaneKind,
     copy_direction,
@@ -303,8 +302,8 @@ def activity_of(
     `class_`: `NameKind`, with `LINKED_COPY` where only the host call shows the direction. `first_line`: of the plane.
     """
     count = table.count
-    nothing = np.zeros(count, dtype=np.bool_)
-    every = DeviceColumns(
+    every = device_columns(
+        count,
         device=np.full(count, device, dtype=np.int16),
         line=table.line + np.int32(first_line),
         start_ps=table.start_ps,
@@ -313,16 +312,9 @@ def activity_of(
         op=_ops(table, names),
         instruction=_instructions(table, names, numbers),
         details=_named(table, names, "kernel_details"),
-        class_=np.empty(count, dtype=np.uint8),
         correlation_id=table.ints("correlation_id").dense(count, 0),
         has_correlation=table.has("correlation_id"),
-        launch=np.full(count, NONE, dtype=np.int64),
-        bytes=np.full(count, UNKNOWN_BYTES, dtype=np.int64),
-        host_memory=np.full(count, HostMemory.UNKNOWN, dtype=np.uint8),
         group=table.ints("group_id").dense(count, NONE),
-        p2p=nothing,
-        opaque=nothing,
-        unknown_direction=nothing,
     )
     is_gpu = table.plane.kind is PlaneKind.GPU
     known, rows = _gpu_activity(table, every) if is_gpu else _tpu_activity(table, every)

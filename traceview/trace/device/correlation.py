@@ -212,9 +212,9 @@ def _is_call_on_one_device(name: bytes) -> bool:
 def calls_of_runs(recording: Recording, host: int) -> dict[int, int]:
     """By the id of a run of a program on CPU devices of XLA, in time order, the host row of its call.
 
-    A call for several devices has the id of its run, as the ops have. A call for one device has none; what is left
-    are the runs of such calls, in their order. If there are more runs, the first were called before the recording
-    began; if fewer, the last began after it. No call for one device is known if a run began before its call.
+    Calls for one device have no id; what is left are their runs, in their order (docs/method.md, "Basis of steps"). If there
+    are more runs, the first were called before the recording began; if fewer, the last began after it. No call for one
+    device is known if a run began before its call.
     """
     columns = recording.host_columns
     run_id = columns.stat("run_id").among(columns.rows_of_host(host))

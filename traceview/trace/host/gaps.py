@@ -67,10 +67,8 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
 
     Per piece, all `[n]`: int64 `start_ps`, `end_ps`; int32 `gap`, the number of its gap, and `step`, the index of its
     step (of several the one that began last), `NONE` outside of steps. Per gap, all `[m]`: int32 `before`, `after`, the
-    device rows on either side, `NONE` where the window cuts the gap, and `thread`, the thread that was late.
-
-    `handed`, ascending, int32 `[k]`: the gaps in which `thread` was late only from an instant on, `handed_over_ps`, int64 `[k]`;
-    before it the timeline of the thread that calls graphs counts.
+    device rows on either side, `NONE` where the window cuts the gap, and `thread`, the thread that was late; int64
+    `late_end_ps`, until when it was, and `handed_over_ps`: before it the timeline of the thread that calls graphs counts.
     """
 
     device: int
@@ -82,13 +80,19 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     before: Int32Array
     after: Int32Array
     thread: Int32Array
-    handed: Int32Array
+    late_end_ps: Int64Array
     handed_over_ps: Int64Array
 
     @property
     def count(self) -> int:
         """Number of gaps."""
         return int(self.before.size)
+
+    @cached_property
+    def is_handed(self) -> BoolArray:
+        """Whether `thread` was late from an instant in the gap on, bool `[m]`."""
+        result: BoolArray = self.handed_over_ps != self.late_end_ps
+        return result
 
     @property
     def _first(self) -> Int64Array:
@@ -118,23 +122,6 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
         rows = np.flatnonzero(length == longest[self.gap])
         result: Int32Array = self.step[rows[np.diff(self.gap[rows], prepend=NONE) != 0]]
         return result
-
-
-def late_parts(trace: Trace, gaps: Gaps, chosen: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Until when the host was late in the gaps of these numbers, and from when on that was up to `Gaps.thread`; int64 both.
-
-    In most gaps it was not late, and few gaps are asked for, so it is found anew.
-    """
-    start, end = (bound[chosen] for bound in gaps.spans)
-    if (gaps.idle_spans.cause == Cause.NO_WORK).any():
-        return start, start
-    late_end, _ = _late_ends(trace, gaps.device, start, end, gaps.after[chosen])
-    handed_over = late_end.copy()
-    # Numbers of another type would convert the whole column.
-    place = np.searchsorted(gaps.handed, chosen.astype(np.int32))
-    is_handed = np.append(gaps.handed, NONE)[place] == chosen
-    handed_over[is_handed] = gaps.handed_over_ps[place[is_handed]]
-    return late_end, handed_over
 
 
 def _late_ends(
@@ -202,7 +189,6 @@ def gaps_of_device(
         # Each lasts until the next of its piece, or until that ends.
         until = np.where(np.diff(piece, append=NONE), end.take(piece), np.append(since[1:], 0))
         spans = IdleSpans(since, until, cause, piece)
-    handed = np.flatnonzero(handed_over != late_end)
     return Gaps(
         device=device,
         start_ps=start,
@@ -213,8 +199,8 @@ def gaps_of_device(
         before=before,
         after=after,
         thread=thread,
-        handed=handed.astype(np.int32),
-        handed_over_ps=handed_over[handed],
+        late_end_ps=late_end,
+        handed_over_ps=handed_over,
     )
 
 

@@ -91,12 +91,7 @@ class HostEvents:
 
     @cached_property
     def caller(self) -> int:
-        """The thread that runs the steps.
-
-        That is the thread of the first marker, else the thread with most graph calls, else the first thread named
-        `python…`, else the thread with most driver calls, else the first thread. Of threads with equally many calls
-        the one with the earliest call counts.
-        """
+        """The thread that runs the steps (docs/method.md, "Which thread is the caller")."""
         if self._steps.marker_line != NONE:
             return int(self.thread[self._steps.marker_line])
         if self._call_rows.size:
@@ -121,14 +116,8 @@ class HostEvents:
     def handed_over(self, rows: Int64Array) -> tuple[Int64Array, Int32Array]:
         """When the caller handed on the work of each host row, int64 picoseconds, and the thread that was late then.
 
-        The chain of producers and consumers leads from the innermost consumer around the row to the first producer
-        of its id, and on from there, to an event of the caller; its start is the result. An op of XLA was handed on where the
-        caller executed its run. Without either it is the start of the last graph calls that began before the row, or if those ended before it, of the last thing
-        that Python called before it; `LONG_AGO_PS` without any. Rows of the caller itself are never handed over: their
-        time is far in the future.
-
-        The thread is that of the row; but if the chain ends on another thread of Python than the caller, as with a
-        thread per replica outside of graphs, it is that one.
+        Defined in docs/method.md, "Which thread counts"; `LONG_AGO_PS` without any handover. Rows of the caller itself are
+        never handed over: their time is far in the future.
         """
         columns = self._columns
         thread, start = self.thread[columns.line[rows]], columns.start_ps[rows]
@@ -447,11 +436,7 @@ _FEWEST_CALLS: Final = 8
 
 
 def _with_driver_lines(trace: Trace, host: int) -> Int32Array:
-    """The thread of each line. A line of driver calls is part of the thread whose events hold every one of its calls.
-
-    Of several such threads it is the one that has events open for the shortest time; none if another line would have the
-    same one.
-    """
+    """The thread of each line. A line of driver calls is part of the thread whose events hold every one of its calls."""
     thread, columns = trace.thread_of_line, trace.host_columns
     of_host = np.flatnonzero(trace.host_of_line == host).tolist()
     rows_of = {

@@ -203,10 +203,7 @@ def stages_of(
 
 
 def shard_rows(trace: Trace, host: int) -> Int64Array:
-    """The host rows in which a replica asks the distributed dataset for its shard.
-
-    These are `GetNextFromShard<i>` with a `shard_num`; TensorFlow of 2020 recorded the op without that stat.
-    """
+    """The host rows in which a replica asks the distributed dataset for its shard."""
     return trace.named_on(host, _asks_for_shard)
 
 

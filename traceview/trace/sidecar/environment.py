@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import types
 from functools import cache
+from math import inf
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from msgspec import Struct, ValidationError, convert
@@ -336,6 +337,60 @@ class RecordedEnvironment(Record, frozen=True):
     cores: ProcessorCores
     links: GpuLinks
     overhead: ProfilerOverhead
+
+
+# Samples of NVML, by the number that CUDA gives a GPU, which is also the number in the name of its plane
+
+_Number = TypeVar("_Number", int, float)
+
+
+class NvmlSamples(Struct, frozen=True):
+    """Columns of equal length; `t_ns` is Unix nanoseconds. None where NVML returned no value.
+
+    Utilizations are averages over the last period of NVML, which is between a sixth of a second and a second
+    (nvml.h, nvmlUtilization_t). `throttle_reasons`: bits as in nvml.h, clocks event reasons.
+    """
+
+    t_ns: tuple[int, ...]
+    gpu_utilization_ratio: tuple[float | None, ...]
+    memory_used_bytes: tuple[int | None, ...]
+    sm_clock_hz: tuple[int | None, ...]
+    throttle_reasons: tuple[int | None, ...]
+    power_watts: tuple[float | None, ...]
+
+    def known(self, column: tuple[_Number | None, ...], most: float = inf) -> list[_Number]:
+        """The values of a column from 0 to `most`; empty if the column and the times differ in length."""
+        if len(column) != len(self.t_ns):
+            return []
+        return [value for value in column if value is not None and 0 <= value <= most]
+
+
+class NvmlProcess(Struct, frozen=True):
+    """Another process on the GPU: its largest memory and its mean utilization, if the driver reports them."""
+
+    pid: int | None
+    memory_bytes: RecordedCount | None
+    utilization_ratio: float | None
+
+
+class NvmlGpu(Struct, frozen=True):
+    """One GPU. `other_processes`: None where unknown. `missing`: why a field could not be read."""
+
+    ordinal: RecordedCount | None
+    name: str | None
+    samples: NvmlSamples
+    sm_clock_max_hz: RecordedCount | None
+    power_limit_watts: float | None
+    memory_total_bytes: RecordedCount | None
+    other_processes: tuple[NvmlProcess, ...] | None
+    missing: dict[str, str]
+
+
+class NvmlRecord(Struct, frozen=True):
+    """The samples of all GPUs; `reason`: why there are none."""
+
+    reason: str | None
+    devices: tuple[NvmlGpu, ...]
 
 
 LARGEST: Final = 2**62

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePath
@@ -24,7 +25,7 @@ from traceview.base.record import (
     ThreadName,
     VersionText,
 )
-from traceview.base.stack_dump import FILE_PREFIX, OWN_CODE, dumped_stacks
+from traceview.base.stack_dump import FILE_PREFIX
 from traceview.base.text import lazy_pattern
 from traceview.base.version import VERSION
 
@@ -33,6 +34,12 @@ SUFFIX: Final = ".hang.json"
 _IS_REPORT: Final = lazy_pattern(r".+\.hang\d{0,4}\.json")
 _LONGEST_PID: Final = 12
 """Digits; Linux has numbers of processes up to 4194304 (proc(5), pid_max)."""
+_OWN_CODE: Final = "/traceview/capture/"
+"""In the path of every module of a capture."""
+_STARTS: Final = ("Thread 0x", "Current thread 0x")
+_FRAME: Final = lazy_pattern(
+    r'  File "(?P<file>.*)", line (?P<line>\d{1,9}) in (?P<function>.+)', re.DOTALL
+)
 _LIBRARY: Final = lazy_pattern(r"/lib(?:64)?/python3[.\d]*/|/(?:site|dist)-packages/|^<frozen ")
 _LARGEST_BYTES: Final = 1 << 26
 """A report has 200 threads of 60 lines at most, which is some megabytes."""
@@ -232,13 +239,17 @@ def hang_of_stacks(path: Path) -> Hang:
 
 
 def _dumped_threads(text: str) -> Iterator[HangThread]:
-    """The threads of a dump, which names none."""
-    stacks = [
-        [frame for frame in stack if OWN_CODE not in frame.file] for stack in dumped_stacks(text)
-    ]
-    for place, stack in enumerate(filter(None, stacks)):
-        lines = [f"{PurePath(f.file).name}:{f.line} in {f.function}" for f in stack]
-        is_user = [_LIBRARY.search(f.file) is None for f in stack]
+    """The threads of what `faulthandler` wrote, which names none; the main thread, dumped last, comes first."""
+    stacks: list[list[re.Match[str]]] = []
+    for line in text.splitlines():
+        frame = _FRAME.fullmatch(line)
+        if line.startswith(_STARTS):
+            stacks.append([])
+        elif frame and stacks and _OWN_CODE not in frame["file"]:
+            stacks[-1].append(frame)
+    for place, stack in enumerate(filter(None, reversed(stacks))):
+        lines = [f"{PurePath(f['file']).name}:{int(f['line'])} in {f['function']}" for f in stack]
+        is_user = [_LIBRARY.search(f["file"]) is None for f in stack]
         user_line = next((line for line, own in zip(lines, is_user, strict=True) if own), None)
         name = "thread" if place else "main thread"
         yield HangThread(name, not place, tuple(lines), user_line)

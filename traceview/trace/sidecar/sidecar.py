@@ -1,7 +1,6 @@
 """Reads the sidecar, the file that `traceview capture` writes beside a trace; any of its fields may be missing.
 
-Device names are those of TensorFlow, such as `/job:localhost/replica:0/task:0/device:GPU:0`; samples of NVML are by the number that
-CUDA gives a GPU, which is also the number in the name of its plane.
+Device names are those of TensorFlow, such as `/job:localhost/replica:0/task:0/device:GPU:0`.
 """
 
 from __future__ import annotations
@@ -9,8 +8,7 @@ from __future__ import annotations
 import binascii
 import zlib
 from base64 import b64decode
-from math import inf
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -23,6 +21,7 @@ from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_NS
 from traceview.trace.sidecar.environment import (
     LARGEST,
+    NvmlRecord,
     PhysicalDevice,
     RecordedEnvironment,
     read_as,
@@ -278,58 +277,6 @@ def local_device(name: str, role: str | None, index: int | None) -> str:
     return short if is_local else f"{job}:{task}/{short}"
 
 
-_Number = TypeVar("_Number", int, float)
-
-
-class NvmlSamples(Struct, frozen=True):
-    """Columns of equal length; `t_ns` is Unix nanoseconds. None where NVML returned no value.
-
-    Utilizations are averages over the last period of NVML, which is between a sixth of a second and a second
-    (nvml.h, nvmlUtilization_t). `throttle_reasons`: bits as in nvml.h, clocks event reasons.
-    """
-
-    t_ns: tuple[int, ...]
-    gpu_utilization_ratio: tuple[float | None, ...]
-    memory_used_bytes: tuple[int | None, ...]
-    sm_clock_hz: tuple[int | None, ...]
-    throttle_reasons: tuple[int | None, ...]
-    power_watts: tuple[float | None, ...]
-
-    def known(self, column: tuple[_Number | None, ...], most: float = inf) -> list[_Number]:
-        """The values of a column from 0 to `most`; empty if the column and the times differ in length."""
-        if len(column) != len(self.t_ns):
-            return []
-        return [value for value in column if value is not None and 0 <= value <= most]
-
-
-class NvmlProcess(Struct, frozen=True):
-    """Another process on the GPU: its largest memory and its mean utilization, if the driver reports them."""
-
-    pid: int | None
-    memory_bytes: RecordedCount | None
-    utilization_ratio: float | None
-
-
-class NvmlGpu(Struct, frozen=True):
-    """One GPU. `other_processes`: None where unknown. `missing`: why a field could not be read."""
-
-    ordinal: RecordedCount | None
-    name: str | None
-    samples: NvmlSamples
-    sm_clock_max_hz: RecordedCount | None
-    power_limit_watts: float | None
-    memory_total_bytes: RecordedCount | None
-    other_processes: tuple[NvmlProcess, ...] | None
-    missing: dict[str, str]
-
-
-class NvmlRecord(Struct, frozen=True):
-    """The samples of all GPUs; `reason`: why there are none."""
-
-    reason: str | None
-    devices: tuple[NvmlGpu, ...]
-
-
 _COLUMNS: Final = 5
 _MOST_THREADS: Final = 1 << 15
 """No process that trains has more."""
@@ -393,12 +340,10 @@ _TRACE_SUFFIX: Final = ".xplane.pb"
 
 
 class RecordedEvaluation(Struct, frozen=True):
-    """What was evaluated after the step of number `after`: calls by function, and when, by the monotonic clock."""
+    """What was evaluated after the step of number `after`: calls by function."""
 
     after: RecordedCount | None
     functions: dict[str, RecordedCount]
-    begun_ns: RecordedCount | None
-    ended_ns: RecordedCount | None
 
 
 class RecordedWindow(Struct, frozen=True):

@@ -175,8 +175,7 @@ class Collectives(Struct, frozen=True, eq=False, dict=True):
     def is_last(self) -> BoolArray:
         """Which events started after all the others of a complete collective, bool `[n]`; none in a tie.
 
-        On one host the start decides. All devices leave together, so the last to arrive stays for the shortest time.
-        That decides on several hosts, independent of their clocks, if the lead is clear of the spread of the ends.
+        On one host the start decides, on several the duration (docs/method.md, "Transfer and wait").
         """
         first, result = self.first, np.zeros(self.row.size, dtype=np.bool_)
         over_hosts = np.minimum.reduceat(self.host, first) < np.maximum.reduceat(self.host, first)

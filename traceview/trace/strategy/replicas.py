@@ -19,7 +19,7 @@ from traceview.base.ids import labels, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
-from traceview.trace.columns import NONE, UNKNOWN_BYTES, DeviceColumns, HostColumns, Names
+from traceview.trace.columns import NONE, DeviceColumns, HostColumns, Names, device_columns
 from traceview.trace.device.classify import InstructionNumbers, with_ops_inside
 from traceview.trace.device.correlation import EventsAround, linked_events
 from traceview.trace.device.op_names import (
@@ -43,7 +43,6 @@ from traceview.trace.strategy.components import (
 )
 from traceview.xplane.planes import (
     ActivityClass,
-    HostMemory,
     NameKind,
     is_xla_container,
     op_type,
@@ -214,28 +213,18 @@ def columns_of_ops(
     """Host events as the events of devices on a CPU, in the order of kernels; of those that begin together the longer first."""
     order = np.lexsort((-end_ps, host.start_ps[rows], device))
     rows, end_ps = rows[order], end_ps[order]
-    nowhere = np.zeros(rows.size, dtype=np.bool_)
     class_ = np.where(is_collective[order], ActivityClass.COLLECTIVE, ActivityClass.COMPUTE)
-    return DeviceColumns(
+    return device_columns(
+        rows.size,
         device=device[order].astype(np.int16),
         line=host.line[rows],
         start_ps=host.start_ps[rows],
         duration_ps=end_ps - host.start_ps[rows],
         name=host.name[rows],
         op=host.name[rows],
-        instruction=np.full(rows.size, NONE, dtype=np.int32),
-        details=np.full(rows.size, NONE, dtype=np.int32),
         class_=class_.astype(np.uint8),
-        correlation_id=np.zeros(rows.size, dtype=np.int64),
-        has_correlation=nowhere,
         # The op is its own host event.
         launch=rows,
-        bytes=np.full(rows.size, UNKNOWN_BYTES, dtype=np.int64),
-        host_memory=np.full(rows.size, HostMemory.UNKNOWN, dtype=np.uint8),
-        group=np.full(rows.size, NONE, dtype=np.int64),
-        p2p=nowhere,
-        opaque=nowhere,
-        unknown_direction=nowhere,
     )
 
 

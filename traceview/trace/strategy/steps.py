@@ -296,10 +296,7 @@ _MOST_ANCHORS: Final = 200
 
 
 def periodic_steps(recording: Recording) -> tuple[Step, ...]:
-    """Steps from one occurrence of the anchor to the next, over the devices that repeat alike; empty without one.
-
-    The anchor is taken from the device with most kernels.
-    """
+    """Steps from one occurrence of the anchor to the next (docs/method.md, "Steps without a marker"); empty without one."""
     columns = recording.device_columns
     kernels = {
         device: rows[columns.class_[rows] <= ActivityClass.COLLECTIVE]
