@@ -122,6 +122,9 @@ BATCH_WORK: Final = _rule(
 VARIABLE_WORK: Final = _rule(
     code="batch-free-compute",
     title="{who:spends/spend} {loss} on ops that read variables and not the batch[: {ops}][ in {line}]",
+    titles={
+        "dense": "{who:spends/spend} {loss} on the dense gradient of a table[: {ops}][ in {line}]"
+    },
     meaning=(
         "These ops take as long for any batch. Where a step uses few rows of their result, as of a table that is looked up, most of "
         "it is computed for nothing, and its gradient with it."
@@ -132,12 +135,12 @@ VARIABLE_WORK: Final = _rule(
     ),
     limit=COSTLY_RATIO,
     notes={
-        "dense": "They make the gradient of a table dense that is sparse without them, so that all of its rows are updated."
+        "dense": "They make the gradient of a table dense that is sparse without them: all rows are changed, exchanged and updated."
     },
     actions={
         "dense": (
-            "Regularize the rows that the batch looks up, not the table: `embedding.activity_regularizer = decay`.",
-            "Without Keras, `tf.nn.l2_loss(tf.gather(table, ids))`. Then plain SGD updates only these rows.",
+            "Keep it sparse: regularize the rows that the batch looks up, not the table, `embedding.activity_regularizer = decay`.",
+            "Without Keras, `tf.nn.l2_loss(tf.gather(table, ids))`. Check and clip `gradient.values` of the `tf.IndexedSlices`.",
         )
     },
     action="Look up the rows of the batch first, and compute on these: `tf.nn.l2_normalize(tf.gather(table, ids), axis=1)`.",
