@@ -1133,6 +1133,8 @@ PROGRAMS: Final = {
             "loop_eager_advantages",
             "advantages are summed backwards over a rollout by ops outside of the compiled step",
             ("host-bound", "launch-bound", *_PYTHON),
+            # With advantages of the first rollout; 5 to 30% in five turns.
+            present={"callback-stall": 0.15},
         ),
         Program(
             "loop_full_softmax_and_windows",
