@@ -86,7 +86,7 @@ def test_sorting_by_a_heading(page_of: PageOf) -> None:
     assert heading.get_attribute("aria-sort") is None
     # What was not measured comes last in either direction.
     table.locator("th", has_text="vs. median").get_by_role("button").click()
-    assert column(table, "vs. median") == ["+12.5%", "–", "–", "–"]
+    assert column(table, "vs. median") == ["12.5%", "–", "–", "–"]
 
 
 def test_filtering_rows(page_of: PageOf) -> None:
