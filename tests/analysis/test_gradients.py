@@ -60,6 +60,20 @@ def test_constants_of_the_backward_pass_are_not_it(
     assert (finding_of(analyzed(tmp_path, trace), CODE) is not None) == is_reached
 
 
+@pytest.mark.parametrize(("length_ms", "is_alone"), [(0.3, False), (0.1, True)])
+def test_a_device_with_much_other_work_computes_gradients_too(
+    length_ms: float, is_alone: bool, tmp_path: Path
+) -> None:
+    """Those of the first take 1 ms: a fifth of that is no constant, however little it is of the 20 ms of the second."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 3)
+        step.kernel(0, 3, 4, op=BACKWARD)
+        step.kernel(1, 2, 22 - length_ms)
+        step.kernel(1, 22 - length_ms, 22, op=BACKWARD)
+    assert (finding_of(analyzed(tmp_path, trace), CODE) is not None) == is_alone
+
+
 # One device
 
 

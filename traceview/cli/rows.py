@@ -156,7 +156,7 @@ def _gaps(context: Context, choice: Choice) -> Answer:
         rows,
         lambda shown: [gap_table_section(shown, starts_ps, choice.states)],
         left_out_count,
-        order="longest first",
+        order="most of that first" if choice.states else "longest first",
         remark="" if gaps else "the trace holds no device event",
     )
 

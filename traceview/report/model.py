@@ -300,7 +300,7 @@ def _headline(results: Results, capture: Capture, leading: Finding, title: Phras
     headline = ended(title)
     # A finding without a loss says that something is missing, which holds for one step as for many.
     if leading.loss and results.steps is not None and results.steps.used_count == 1:
-        headline = phrase("Only 1 step was recorded; capture ten. ", headline)
+        headline = phrase("Only 1 step is used; capture ten. ", headline)
     return _of_hosts(capture, leading.code, headline)
 
 

@@ -30,7 +30,7 @@ BACKWARD_RATIO: Final = 0.05
 """A backward pass takes at least this share of the durations of forward, backward and optimizer."""
 
 _FOLDED_RATIO: Final = 0.20
-"""A replica whose gradients take a smaller share of those of another replica on its device only ran constants."""
+"""A replica or device whose gradients take a smaller share of those of another one only ran constants."""
 
 _REASONS: Final = {
     "unused_strategy": "The script has a strategy, but nothing in its step shows its use.",
@@ -44,9 +44,9 @@ _REASONS: Final = {
 """Sentences for the reasons."""
 
 
-def _backward(trace: Trace, device: int) -> tuple[int, float]:
-    """How many kernels (on a CPU: ops) of the backward pass ran on a device in the whole recording, and their share of the durations
-    of forward, backward and optimizer; 0 where no name shows any of them.
+def _backward(trace: Trace, device: int) -> tuple[int, float, int]:
+    """How many kernels (on a CPU: ops) of the backward pass ran on a device in the whole recording, their share of the durations of
+    forward, backward and optimizer, 0 where no name shows any of them, and how long they took, picoseconds.
     """
     columns = trace.device_columns
     events = columns.rows_of(device)
@@ -55,7 +55,8 @@ def _backward(trace: Trace, device: int) -> tuple[int, float]:
     total = SWEEPS.totals(phase, columns.duration_ps[events][is_kernel], len(Phase)).tolist()
     named = total[Phase.FORWARD] + total[Phase.BACKWARD] + total[Phase.OPTIMIZER]
     count = int((phase == Phase.BACKWARD).sum())
-    return count, total[Phase.BACKWARD] / named if named else 0.0
+    backward_ps = total[Phase.BACKWARD]
+    return count, backward_ps / named if named else 0.0, backward_ps
 
 
 def _alike(trace: Trace, device: int) -> list[int]:
@@ -190,7 +191,14 @@ def single_gradients(context: Context) -> Finding | None:
     """Gradients on only one of the devices that computed."""
     trace, ledger = context.trace, context.ledger
     backward = {device: _backward(trace, device) for device in devices_in_use(context)}
-    computed = [device for device, (_, ratio) in backward.items() if ratio >= BACKWARD_RATIO]
+    clearly_ps = [ps for _, ratio, ps in backward.values() if ratio >= BACKWARD_RATIO]
+    # One with much other work computes gradients for a small part of its time.
+    least_ps = _FOLDED_RATIO * max(clearly_ps, default=0)
+    computed = [
+        device
+        for device, (_, ratio, ps) in backward.items()
+        if ratio >= BACKWARD_RATIO or (clearly_ps and ps >= least_ps)
+    ]
     if len(computed) != 1 or not _is_meant_for_several(trace, computed[0]):
         return None
     (single,) = computed
@@ -201,7 +209,7 @@ def single_gradients(context: Context) -> Finding | None:
         arguments.update(named)
     evidence = [
         Evidence("backward_count", count, None, trace.device_key(other))
-        for other, (count, _) in backward.items()
+        for other, (count, *_) in backward.items()
         if other != single
     ]
     others = [d for d in _alike(trace, single) if d != single and d in ledger.devices]

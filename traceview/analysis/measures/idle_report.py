@@ -240,6 +240,12 @@ class ChosenGaps(Struct, frozen=True, eq=False, dict=True):
         """The state with the largest part of each."""
         return self.states.largest.astype(np.int64)
 
+    def in_states(self, states: Iterable[int]) -> Int64Array:
+        """How much of each is in some states, picoseconds."""
+        of_state = self.states.by_state
+        nothing = np.zeros(self.number.size, dtype=np.int64)
+        return sum((of_state[state] for state in states if state in of_state), nothing)
+
     @property
     def has_no_work(self) -> BoolArray:
         """Which are there mostly because the device had no work, as few devices have."""
@@ -344,7 +350,7 @@ def gap_table(
 ) -> tuple[Table, int]:
     """The gaps of the devices, longest first, those without work last, and how many rows `top` leaves out.
 
-    `devices`: keys as in the report. `states`: only gaps of which one of these is the largest part.
+    `devices`: keys as in the report. `states`: only gaps that hold one of these, those that hold most of them first.
     `least_ps`: only gaps from this length on. The times by state of a gap add up to `duration_ps`. `previous_event`
     and `next_event`: what the thread recorded around the time in that state where no event shows it.
     """
@@ -354,9 +360,10 @@ def gap_table(
         if context.trace.device_key(device) in devices:
             every = gaps_of(context, device)
             part = every.at(every.duration_ps >= least_ps)
-            parts.append(part.at(is_in(part.state, wanted)) if states else part)
+            parts.append(part.at(part.in_states(wanted) > 0) if states else part)
     nothing = np.empty(0, dtype=np.int64)
-    length = np.concatenate([nothing, *(part.duration_ps for part in parts)])
+    lengths = (part.in_states(wanted) if states else part.duration_ps for part in parts)
+    length = np.concatenate([nothing, *lengths])
     no_work = np.concatenate([nothing, *(part.has_no_work for part in parts)])
     # A device without work waited for nothing.
     shown = longest_first(length - no_work * (length.max(initial=0) + 1), top)

@@ -66,7 +66,7 @@ def show(
     logdir: Annotated[Location, place_argument("LOGDIR", "Log directory, run or .xplane.pb.")],
     device: Devices = None,
     state: Annotated[
-        list[str] | None, option("STATE", "Only gaps, ops, copies or findings of this state.")
+        list[str] | None, option("STATE", "Only gaps, ops, copies or findings with this state.")
     ] = None,
     least: Annotated[
         str,
