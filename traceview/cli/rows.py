@@ -232,10 +232,11 @@ def _findings(context: Context, choice: Choice) -> Answer:
     rows = findings_table(shown)
     time = time_words(report.results.device_time)
     left_out_count = len(every) - len(shown)
-    return Answer(rows, lambda rows: _finding_sections(rows, time), left_out_count)
+    nothing = "No such finding." if left_out_count else "No finding."
+    return Answer(rows, lambda rows: _finding_sections(rows, time, nothing), left_out_count)
 
 
-def _finding_sections(rows: Table, time: str) -> Iterator[doc.Section]:
+def _finding_sections(rows: Table, time: str, nothing: str) -> Iterator[doc.Section]:
     lines = []
     for row in rows.rows():
         ratio = row["gpu_time_ratio"]
@@ -244,7 +245,7 @@ def _finding_sections(rows: Table, time: str) -> Iterator[doc.Section]:
         lines.append(phrase(code, f" ({row['severity']}{share}): ", Token(row["title"])))
     hint = "`traceview explain CODE` says what one means." if lines else None
     blocks: tuple[doc.Block, ...] = (*doc.notes(*lines), *doc.remarks(hint))
-    yield doc.Section("findings", "Findings", blocks, lead="" if lines else "No finding.")
+    yield doc.Section("findings", "Findings", blocks, lead="" if lines else nothing)
 
 
 _ROWS: Final[dict[str, Callable[[Context, Choice], Answer]]] = {
