@@ -78,7 +78,7 @@ def findings(rename: Rename = str) -> tuple[Finding, ...]:
                 " waits 9.00 of 24.0 ms (38%) for input in ",
                 name(rename("data.py:12")),
             ),
-            cost="18.8% of the GPU time; without it a step is at most 9.00 ms shorter",
+            cost="18.8% of the GPU time; without it a step is about 9.00 ms shorter",
             explanation="The thread that runs the step asked for the next batch and got it late.",
             evidence=phrase(
                 device(second),

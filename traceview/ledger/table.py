@@ -329,7 +329,7 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         return path_of(self)
 
     def bound_ps(self, rows: BoolArray) -> int:
-        """By how much the mean step would be shorter at most, at best, if these rows took no time; 0 or more.
+        """By how much the mean step would be shorter if these rows took no time and all else as long; 0 or more.
 
         It is their part of the critical path. Waits for a device are on no path, which goes on along that device: of them
         it is, step by step, what the device waits that waits longest.

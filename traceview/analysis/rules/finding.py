@@ -85,7 +85,7 @@ class FindingLoss(Record, frozen=True):
         ratio: The exact share of the first of the second.
         gpu_time_ratio: Share of the GPU time: of all used steps of all visible devices.
         gpu_time_ps: The sum of the rows over all visible devices and used steps, picoseconds.
-        bound_ps_per_step: By how much the mean step would be shorter at most, at best, without them: their part of the
+        bound_ps_per_step: By how much the mean step would be shorter without them: their part of the
             critical path, picoseconds; null where that is not known, as where other processes take cores.
         states: Keys of the states of the rows.
         has_steps: Whether these are times per step; false where they are of the window.

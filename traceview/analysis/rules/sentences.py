@@ -92,7 +92,7 @@ def text_phrase(text: str) -> Phrase:
 
 
 def _cost(finding: Finding, time: str) -> str:
-    """`18.8% of the GPU time; without it a step is at most 9.30 ms shorter`; empty where it costs no time.
+    """`18.8% of the GPU time; without it a step is about 9.30 ms shorter`; empty where it costs no time.
 
     A bound may be above the loss: it is of a path that goes from device to device.
     """
@@ -105,7 +105,7 @@ def _cost(finding: Finding, time: str) -> str:
         return share
     if bound_ps is None:
         return f"{share}; gain per step unknown"
-    return f"{share}; without it a step is at most {numbers.time(bound_ps)} shorter"
+    return f"{share}; without it a step is about {numbers.time(bound_ps)} shorter"
 
 
 def evidence_phrase(evidence: Sequence[Evidence], rule: Rule) -> Phrase:
