@@ -15,8 +15,14 @@ PS_PER_S: Final = 1_000_000_000_000
 MAX_DURATION_MS: Final = 7 * 24 * 3_600_000
 """A week; what takes longer than that to go on does not."""
 _UNITS: Final = {
-    **{"ns": PS_PER_NS, "us": PS_PER_US, "µs": PS_PER_US, "μs": PS_PER_US, "ms": PS_PER_MS},
-    **{"s": PS_PER_S, "m": 60 * PS_PER_S, "h": 3600 * PS_PER_S},
+    "ns": PS_PER_NS,
+    "us": PS_PER_US,
+    "µs": PS_PER_US,
+    "μs": PS_PER_US,
+    "ms": PS_PER_MS,
+    "s": PS_PER_S,
+    "m": 60 * PS_PER_S,
+    "h": 3600 * PS_PER_S,
 }
 _LENGTH: Final = lazy_pattern(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([mnuµμ]s|[smh])\s*", re.ASCII)
 
