@@ -20,7 +20,7 @@ from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.command import Command
 from tests.sidecars import write_sidecar
 from traceview.base.errors import UsageError
-from traceview.cli.options import picoseconds
+from traceview.base.units import picoseconds
 from traceview.cli.output import Target
 from traceview.cli.table import TABLES
 from traceview.report import tables

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from traceview.ledger.table import Ledger
-    from traceview.trace.device.table import Table
     from traceview.trace.model import StepRange, WindowKind
 
 
@@ -58,7 +57,7 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
         Raises `UsageError` for another name, and as `analyze` does.
         """
         context = build.context_of(self, window=window, steps=steps)
-        return _frame_of(tables.table_of(context, name))
+        return event_tables.frame_of(tables.table_of(context, name))
 
     @cached_property
     def device_events(self) -> pd.DataFrame:
@@ -69,7 +68,7 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
         `launch` (Int64; `launch` is the row in `host_events` of the call that launched it, of a replica that of the op), `step` (Int64: the
         number of the step in which it starts), `p2p`, `opaque` (bool).
         """
-        return _frame_of(event_tables.device_events(self)).drop(columns="row")
+        return event_tables.frame_of(event_tables.device_events(self)).drop(columns="row")
 
     @cached_property
     def host_events(self) -> pd.DataFrame:
@@ -78,7 +77,7 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
         Columns: `host`, `thread`, `name` (categories); `start_ps`, `duration_ps` (int64, picoseconds since the
         origin of the run); `correlation_id` (Int64), `step` (Int64: the number of the step in which it starts).
         """
-        return _frame_of(event_tables.host_events(self)).drop(columns="row")
+        return event_tables.frame_of(event_tables.host_events(self)).drop(columns="row")
 
 
 def load(path: str | Path, *, run: str | None = None, salvage: bool = False) -> Trace:
@@ -199,12 +198,6 @@ def _listed(side: Source | Sequence[Source]) -> list[Source]:
     if isinstance(side, (list, tuple)):
         return list(side)
     return [cast("Source", side)]
-
-
-def _frame_of(table: Table) -> pd.DataFrame:
-    from traceview.trace.device.table import frame_of
-
-    return frame_of(table)
 
 
 def _public(report: model.Report) -> Report:

@@ -65,7 +65,7 @@ def test_a_launcher_passes_absolute_folders(
         ("--steps 1OO:110", "--steps 1OO:110: not a range A:B"),
         ("--out 'logs", "no closing quotation"),
         ("--run ../x", "run '../x': give a plain name"),
-        ("--on-hang soon", "--on-hang soon: not a duration"),
+        ("--on-hang soon", "--on-hang soon: not a length of time"),
         ("--on-hang 169h", "--on-hang 169h: must be between 1 ms and 168 hours"),
         ("--without sync", "--without sync: no such choice"),
         ("train.py", "unrecognized arguments: train.py"),

@@ -14,17 +14,33 @@ PS_PER_MS: Final = 1_000_000_000
 PS_PER_S: Final = 1_000_000_000_000
 MAX_DURATION_MS: Final = 7 * 24 * 3_600_000
 """A week; what takes longer than that to go on does not."""
-_SECOND_MS: Final = 1000
-_UNITS_MS: Final = {"ms": 1, "s": _SECOND_MS, "m": 60 * _SECOND_MS, "h": 3600 * _SECOND_MS}
-_DURATION: Final = lazy_pattern(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h)\s*", re.ASCII)
+_UNITS: Final = {
+    "ns": PS_PER_NS,
+    "us": PS_PER_US,
+    "µs": PS_PER_US,
+    "μs": PS_PER_US,
+    "ms": PS_PER_MS,
+    "s": PS_PER_S,
+    "m": 60 * PS_PER_S,
+    "h": 3600 * PS_PER_S,
+}
+_LENGTH: Final = lazy_pattern(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([mnuµμ]s|[smh])\s*", re.ASCII)
+
+
+def picoseconds(option: str, text: str) -> int:
+    """Read `50us`, `1.5ms` or `2h`; raises a `UsageError` that names the option."""
+    from decimal import Decimal
+
+    match = _LENGTH.fullmatch(text)
+    if match is None:
+        hint = "a number and ns, us, ms, s, m or h: 50us, 10m"
+        raise UsageError(f"{option} {text}: not a length of time", hint=hint)
+    return int(Decimal(match[1]) * _UNITS[match[2]])
 
 
 def parse_duration(option: str, text: str) -> int:
-    """Read `500ms`, `90s`, `1.5m` or `2h` as milliseconds; raises a `UsageError` that names the option."""
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise UsageError(f"{option} {text}: not a duration", hint="for example 90s, 10m or 2h")
-    milliseconds = round(float(match[1]) * _UNITS_MS[match[2]])
+    """Read how long something may take as milliseconds; raises a `UsageError` that names the option."""
+    milliseconds = round(picoseconds(option, text) / PS_PER_MS)
     if not 0 < milliseconds <= MAX_DURATION_MS:
         raise UsageError(
             f"{option} {text}: must be between 1 ms and {MAX_DURATION_MS // 3_600_000} hours"

@@ -57,9 +57,6 @@ _OF_PARSING: Final = cast("type[Exception]", typer.BadParameter.__mro__[1])
 _LASTING: Final = ("capture", "watch")
 """Commands that run a script of the user, or until the user ends them."""
 
-_NEAR_RATIO: Final = 0.75
-"""An option that resembles a wrong one so much may be meant: `--format` for `--formt`, not for `--redact`."""
-
 _UNCUT: Final = 1000
 """More characters than any summary of a command has."""
 
@@ -180,13 +177,6 @@ def _shown(error: TraceviewError) -> typer.Exit:
 
 def _usage_error(error: Any) -> UsageError:
     """The message of the parser on one line."""
-    if getattr(error, "possibilities", None):
-        from difflib import get_close_matches
-
-        # What begins alike, or has as many letters in common, is another option.
-        error.possibilities = get_close_matches(
-            error.option_name, error.possibilities, cutoff=_NEAR_RATIO
-        )
     text = without_credentials(error.format_message()).rstrip(".")
     command = error.ctx.command_path if error.ctx else "traceview"
     return UsageError(text[:1].lower() + text[1:], hint=f"see {command} --help")

@@ -152,8 +152,6 @@ def reads_run(command: Callable[..., None]) -> Callable[..., None]:
 
 
 _RANGE: Final = lazy_pattern(r"(\d*)\s*:\s*(\d*)", re.ASCII)
-_UNITS: Final = {"ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 10**9, "s": 10**12}
-_LENGTH: Final = lazy_pattern(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ns|us|µs|μs|ms|s)\s*", re.ASCII)
 
 
 def step_range(text: str | None) -> StepRange | None:
@@ -236,15 +234,3 @@ def listed(values: Sequence[str] | None) -> list[str]:
     """Values of an option that may be repeated or joined by commas."""
     parts = [part.strip() for value in values or () for part in value.split(",")]
     return [part for part in parts if part]
-
-
-def picoseconds(option: str, text: str) -> int:
-    """`50us`, `1.5ms` or `2s` in picoseconds; raises `UsageError`, naming `option`, for any other text."""
-    match = _LENGTH.fullmatch(text)
-    if match is None:
-        raise UsageError(
-            f"{option} {text}: not a length of time", hint="a number and ns, us, ms or s: 50us"
-        )
-    whole, _, fraction = match[1].partition(".")
-    unit = _UNITS[match[2]]
-    return int(whole) * unit + int(fraction.ljust(9, "0")[:9]) * unit // 10**9

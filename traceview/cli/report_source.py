@@ -77,12 +77,19 @@ class Source(Struct, frozen=True):
         return cls(logdir, is_saved, run, salvage, readers, given["window"], steps)
 
     def report(
-        self, *, top: int | None = None, lanes: bool = False, is_for_screen: bool = False
+        self,
+        *,
+        top: int | None = None,
+        lanes: bool = False,
+        is_for_screen: bool = False,
+        is_redacted: bool = False,
     ) -> Report:
         """The report. `top`: rows of ops per device; `lanes`: with a timeline; `is_for_screen`: what the first screen shows.
 
         Raises what loading raises.
         """
+        if is_redacted:
+            return redacted_alike([self.report(top=top, lanes=lanes)])[0]
         if self.is_saved:
             from traceview.report.saved import load_report
 

@@ -23,12 +23,6 @@ _ADDRESS: Final = lazy_pattern(
 _WORD: Final = lazy_pattern(r"\S+")
 
 
-def is_address(text: str) -> bool:
-    """Whether a text is an address rather than a path."""
-    match = _ADDRESS.fullmatch(text)
-    return match is not None and bool(match["second"] or match["scheme"].lower() in SCHEMES)
-
-
 def location_of(text: str | os.PathLike[str] | Location) -> Location:
     """The place that a path or an address names; raises `UsageError` for an address of an unknown kind and an empty text."""
     if not isinstance(text, str | os.PathLike):
@@ -37,9 +31,9 @@ def location_of(text: str | os.PathLike[str] | Location) -> Location:
     if not name:
         raise UsageError("the path is empty", hint="the current directory is .")
     match = _ADDRESS.fullmatch(name)
-    if match is None or not is_address(name):
+    scheme = match["scheme"].lower() if match else ""
+    if match is None or not (match["second"] or scheme in SCHEMES):
         return Path(text)
-    scheme = match["scheme"].lower()
     if scheme == "file":
         return Path(f"/{match['rest'].lstrip('/')}")
     if scheme not in SCHEMES:

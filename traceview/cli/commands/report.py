@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Final
@@ -78,16 +79,13 @@ def analyze(
         report = source.report(
             top=None if as_json else TERMINAL_TOP,
             is_for_screen=not (as_json or full or redact or target.path),
+            is_redacted=redact,
         )
     except TraceNotFoundError:
         # A job that hangs before its window has no trace, but says where it hangs.
         if show_hangs(target, logdir, as_json=as_json, is_redacted=redact):
             return
         raise
-    if redact:
-        from traceview.report.redaction import redacted
-
-        report = redacted(report)
     with stage("writing"):
         if as_json:
             from traceview.report.saved import to_json
@@ -143,10 +141,11 @@ def report(
     Example: traceview report logs/ -o report
     """
     source = Source.of(context, logdir)
+    make = partial(source.report, lanes=True, is_redacted=redact)
     if viewer is not None:
         check_mode(context, f"--open {viewer}", _OF_VIEWERS[viewer])
         if viewer == "report":
-            _show_report(lambda: _made(source, redact), port)
+            _show_report(make, port)
         else:
             if source.is_saved:
                 raise UsageError(f"--open {viewer} needs a trace, and {logdir} is a saved report")
@@ -161,7 +160,7 @@ def report(
         _check_apart(output.parent if document else output, logdir, is_folder=not document)
     if document is not None:
         target = Target.of(output, logdir, force=force)
-        made = _made(source, redact)
+        made = make()
         with stage("writing"):
             target.write(DOCUMENTS[document](made).encode())
         return
@@ -170,7 +169,7 @@ def report(
             "no output is named", hint="-o DIR for all documents, --format for a single one"
         )
     check_folder(output, FILES.values(), force=force)
-    made = _made(source, redact)
+    made = make()
     with stage("writing"):
         files = {FILES[name]: (make(made).encode(),) for name, make in DOCUMENTS.items()}
         write_folder(output, files)
@@ -188,15 +187,6 @@ def _check_apart(folder: Location, logdir: Location, *, is_folder: bool) -> None
             f"{folder} is the log directory that the command reads",
             hint="write to another folder, such as traceview-report",
         )
-
-
-def _made(source: Source, is_redacted: bool) -> Report:
-    made = source.report(lanes=True)
-    if is_redacted:
-        from traceview.report.redaction import redacted
-
-        return redacted(made)
-    return made
 
 
 def _chosen_document(name: str | None, path: Location | None) -> str | None:

@@ -12,6 +12,7 @@ from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.text import did_you_mean
 from traceview.base.timing import stage
+from traceview.base.units import picoseconds
 from traceview.cli.options import (
     Devices,
     Force,
@@ -24,7 +25,6 @@ from traceview.cli.options import (
     given_options,
     listed,
     option,
-    picoseconds,
     place_argument,
     reads_run,
     word_of,
