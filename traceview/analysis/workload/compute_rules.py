@@ -163,7 +163,7 @@ UNTRAINED: Final = _rule(
     actions={
         "number": (
             "Leave gradients of what is not trained out of norms, as of those that clip: then XLA computes none of them.",
-            "Take them of what is trained alone: `jax.grad` over these parameters, and the others as another argument.",
+            "Take `jax.grad` over the trained ones, with the others as another argument.",
         )
     },
     notes={
@@ -422,7 +422,7 @@ COSTLY_OPS: Final = _rule(
         "products": (
             "Replace what makes them: convolutions in groups or of 3 channels, gradients of strided ones, single rows.",
             (
-                "Zeros as a fourth channel, `jnp.pad`, left 3.5 of 6.5 ms of a step (JAX 0.10 on the CPU). `jax.vmap` over kernels makes a "
+                "Zeros as a fourth channel, `jnp.pad`, left 3.5 of 6.5 ms of a step. `jax.vmap` over kernels makes a "
                 "convolution in groups: a loop over the kernels in Python took half of the time."
             ),
         ),
