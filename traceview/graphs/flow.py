@@ -264,7 +264,8 @@ class _Flow:
     def _as_large(self, start: _Node) -> set[_Node]:
         """An op and what reads its result and is as large, or joined with others into an array that is mostly that, and updates."""
         size, found = self.ops[start].outputs[0].shape.num_elements() or 0, {start}
-        waiting = [*self.ops[start].outputs]
+        # Of unknown sizes nothing is as large.
+        waiting = [*self.ops[start].outputs] if size else []
         while waiting:
             tensor = waiting.pop()
             for user in tensor.consumers():
