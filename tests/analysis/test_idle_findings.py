@@ -244,6 +244,24 @@ def traced_in(*which: int, count: int = 3) -> Fill:
     return fill
 
 
+def test_tracing_goes_on_while_it_makes_variables(tmp_path: Path) -> None:
+    """Ops that make and begin them run 5 ms after the call; its own graph runs from 40 ms on."""
+
+    def fill(step: Step) -> float:
+        if step.start_ms != 200:
+            return traced_in()(step)
+        traced = {"tf_function_call": "traced-nonXla", "tracing_count": 3}
+        step.host("train_step", 0, 50, traced)
+        step.host("KernelAndDeviceFunc::Run", 5, 6)
+        step.host("KernelAndDeviceFunc::Run", 40, 50)
+        step.host("FunctionRun", 41, 50)
+        return 50
+
+    lost = found(tmp_path, steps(fill))["retracing"].loss
+    assert lost is not None
+    assert round(lost.gpu_time_ps / 1e9) == 40
+
+
 def test_a_function_that_is_traced_for_the_first_time_is_not_traced_again(tmp_path: Path) -> None:
     """As that of the first evaluation is, between two steps."""
 

@@ -235,6 +235,27 @@ def test_a_map_that_is_mostly_python_is_written_in_ops_of_tensorflow(
 
 
 @pytest.mark.parametrize(
+    ("load", "python_ms", "action"),
+    [
+        (0.3, 51, "Replace Python of the pipeline"),
+        (0.02, 51, "Let late elements hold up no others"),
+        (0.02, 40, "Let late elements hold up no others"),
+        (0.3, 40, "Store what is the same"),
+    ],
+)
+def test_python_of_a_parallel_map_that_waits_takes_no_lock(
+    load: float, python_ms: float, action: str, tmp_path: Path
+) -> None:
+    """As for a server: more calls at once help, and need no core."""
+    python = (20, 20 + python_ms)
+    _, bound = buffered(
+        tmp_path, work_ms=95, empty_steps=8, name="ParallelMapV2", python_ms=python, load=load
+    )
+    assert bound is not None
+    assert bound.action.startswith(action)
+
+
+@pytest.mark.parametrize(
     ("load", "lost_ms", "action"),
     [(0.3, 26, "Do the work in ops of TensorFlow"), (0.02, 6, "Let threads load ahead")],
 )
@@ -390,18 +411,28 @@ def test_a_cache_helps_where_the_window_holds_whole_passes_over_the_data(
 
 
 @pytest.mark.parametrize(
-    ("count", "each_ms", "is_quick"), [(16, 0.25, True), (15, 0.25, False), (16, 0.251, False)]
+    ("count", "each_ms", "parallelism", "is_quick"),
+    [
+        (16, 0.25, 1, True),
+        (15, 0.25, 1, False),
+        (16, 0.251, 1, False),
+        (16, 0.125, 2, True),
+        (16, 0.126, 2, False),
+    ],
 )
 def test_functions_are_written_for_batches_where_each_element_is_quick(
-    count: int, each_ms: float, is_quick: bool, tmp_path: Path
+    count: int, each_ms: float, parallelism: int, is_quick: bool, tmp_path: Path
 ) -> None:
+    """Functions that run beside each other take as often as long."""
     whole_ms = count * each_ms
     trace = new_trace(length_ms=1000)
     for step in steps_of_100(trace):
         step.host(WAIT, 0, 60)
         step.host("Iterator::Root::Prefetch", 0, 60, {"id": 1})
         above = "Iterator::Root::Prefetch::MapAndBatch"
-        step.host(above, 0, whole_ms, {"id": 2, "parent_id": 1})
+        made = {"id": 2, "parent_id": 1}
+        at_once = {"parallelism": parallelism} if parallelism > 1 else {}
+        step.host(above, 0, whole_ms, {**made, **at_once})
         for place in range(count):
             given = {"id": 3, "parent_id": 2}
             step.host(f"{above}::TensorSlice", place * each_ms, place * each_ms, given)

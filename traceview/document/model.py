@@ -160,7 +160,7 @@ class Finding(Struct, frozen=True):
     """A finding as documents show it.
 
     `number`: from 1 on, in the order of the report. `cost`: its share of the GPU time, and by how much steps would be
-    shorter at best; empty where it costs no time. `action`: the one thing to do first, `advice`: what else. `span`: what
+    shorter without it; empty where it costs no time. `action`: the one thing to do first, `advice`: what else. `span`: what
     to look at on the timeline.
     """
 

@@ -107,7 +107,11 @@ def _widens(op: Any) -> bool:
 
 def _scope(name: str) -> str:
     """The scope of an op; of a gradient that of the op that it is of."""
-    return name.rpartition(GRADIENT_SCOPE)[2].rpartition("/")[0]
+    return _around(name.rpartition(GRADIENT_SCOPE)[2])
+
+
+def _around(name: str) -> str:
+    return name.rpartition("/")[0]
 
 
 _Node: TypeAlias = tuple[Call, str]
@@ -239,13 +243,14 @@ class _Flow:
         """
         found = set[_Node]()
         gradients = {each for each in self.ops if GRADIENT_SCOPE in each[1]} - {*by_others}
-        optimizers = {around(name) for (_, name), op in self.ops.items() if op.type in _UPDATES}
+        optimizers = {_around(name) for (_, name), op in self.ops.items() if op.type in _UPDATES}
+        optimizers.discard("")
         tables = {node for uses in self._uses.values() if self._are_of_table(uses) for node in uses}
         for node, op in self.ops.items():
             added = [_node(node[0], tensor) for tensor in op.inputs] if op.type in _SUMS else []
             free = [each for each in added if each in gradients]
             made = [each for each in added if self._type(each) == "UnsortedSegmentSum"]
-            is_of_script = _makes_dense(op) and around(op.name) not in optimizers - {""}
+            is_of_script = _makes_dense(op) and _around(op.name) not in optimizers
             behind = self._as_large(node) if (free and made) or is_of_script else set()
             updated = [each for each in behind if self._type(each) in _UPDATES]
             if len(updated) == 1 and updated[0] in tables:
@@ -462,11 +467,6 @@ def _keeps(op: Any) -> bool:
         masks[0] >> place & 1 if size is None else size == whole or size > 1
         for place, (whole, size) in sizes
     )
-
-
-def around(name: str) -> str:
-    """The scope that an op is in."""
-    return name.rpartition("/")[0]
 
 
 def _makes_dense(op: Any) -> bool:

@@ -47,7 +47,7 @@ class LossLog(tf.keras.callbacks.Callback):  # type: ignore[misc]  # Keras has n
             self.note(f"{batch} best {name} {self.best[name]:.4f}")
 
 
-class FallingRate(tf.keras.callbacks.Callback):  # type: ignore[misc]
+class FallingRate(tf.keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types here
     """Sets the learning rate of the model that trains."""
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:

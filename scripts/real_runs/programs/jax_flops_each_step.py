@@ -1,4 +1,4 @@
-"""JAX: a language model of small blocks logs its speed; slow: each step lowers its function again to know how many operations it has."""
+"""JAX: a transformer of small blocks logs its speed; slow: each step lowers its function again to know how many operations it has."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ lengths = tf.fill([BATCH], FRAMES)
 spoken = tf.transpose(tf.repeat(texts, FRAMES // WRITTEN, axis=1))
 
 
-class Recognizer(tf.keras.Model):  # type: ignore[misc]
+class Recognizer(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no types here
     """Scores of letters for each frame: convolutions over time and dense layers."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ photographs = numbers(BATCH * 4, SIDE, SIDE, 3)
 kinds = tf.random.stateless_uniform([BATCH * 4], [8, 2], 0, CLASSES, tf.int32)
 
 
-class Convolution(tf.Module):  # type: ignore[misc]
+class Convolution(tf.Module):  # type: ignore[misc]  # TensorFlow has no types here
     """A convolution and its normalization, on rows with the channels first or last."""
 
     def __init__(self, inputs: int, seed: int, *, first: bool) -> None:
@@ -36,7 +36,7 @@ class Convolution(tf.Module):  # type: ignore[misc]
         return rows * self.scale + self.shift
 
 
-class Network(tf.Module):  # type: ignore[misc]
+class Network(tf.Module):  # type: ignore[misc]  # TensorFlow has no types here
     """A stem, residual blocks and a classifier."""
 
     def __init__(self, *, first: bool) -> None:

@@ -16,7 +16,7 @@ strategy = mirrored(2)
 images = numbers(BATCH * 6, SIDE, SIDE, 3)
 
 
-class Denoiser(tf.Module):  # type: ignore[misc]
+class Denoiser(tf.Module):  # type: ignore[misc]  # TensorFlow has no types here
     """Convolutions that take noise out of images."""
 
     def __init__(self) -> None:

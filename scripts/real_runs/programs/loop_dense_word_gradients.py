@@ -15,7 +15,7 @@ strategy = mirrored(2)
 words = tf.random.stateless_uniform([BATCH * 4, LENGTH + 1], [5, 6], 0, WORDS, tf.int32)
 
 
-class Vectors(tf.keras.Model):  # type: ignore[misc]
+class Vectors(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no types here
     """Foretells the vector of a word from those of the words before it."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ tf.config.threading.set_intra_op_parallelism_threads(1)
 rng = np.random.default_rng(21)
 
 
-class Agent(tf.keras.Model):  # type: ignore[misc]
+class Agent(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no types here
     """Scores of actions and the value of what is seen."""
 
     def __init__(self) -> None:

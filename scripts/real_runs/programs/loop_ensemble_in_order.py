@@ -17,7 +17,7 @@ images = tf.constant(numbers(BATCH, SIDE, SIDE, 3))
 labels = tf.random.stateless_uniform([BATCH], [5, 6], 0, CLASSES, tf.int32)
 
 
-class Member(tf.Module):  # type: ignore[misc]
+class Member(tf.Module):  # type: ignore[misc]  # TensorFlow has no types here
     """A small network of convolutions with weights of its own."""
 
     def __init__(self, seed: int) -> None:

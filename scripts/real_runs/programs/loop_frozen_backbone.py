@@ -16,7 +16,7 @@ videos = numbers(VIDEOS, FRAMES, SIDE, SIDE, 3)
 labels = tf.random.stateless_uniform([VIDEOS], [8, 1], 0, CLASSES, tf.int32)
 
 
-class Backbone(tf.keras.Model):  # type: ignore[misc]
+class Backbone(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no types here
     """A small residual network, as if it had been trained before, that makes a vector of each frame."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ tf.config.threading.set_intra_op_parallelism_threads(1)
 tokens = tf.random.stateless_uniform([BATCH, LENGTH], [1, 7], 0, WORDS, tf.int32)
 
 
-class LanguageModel(tf.Module):  # type: ignore[misc]
+class LanguageModel(tf.Module):  # type: ignore[misc]  # TensorFlow has no types here
     """A model of the next word: embedding, a window of convolutions, and scores of all words."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ rng = np.random.default_rng(17)
 sessions = [rng.integers(1, ARTICLES, length).tolist() for length in rng.integers(30, 50, 64)]
 
 
-class NextArticle(tf.keras.Model):  # type: ignore[misc]
+class NextArticle(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no types here
     """Makes a vector of what was read last; articles near it come next."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ classes = tf.random.stateless_uniform([BATCH * 4, cells, cells], [3, 9], 0, CLAS
 objects = tf.cast(classes < 2, tf.float32)
 
 
-class Detector(tf.keras.Model):  # type: ignore[misc]
+class Detector(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no types here
     """A trunk of convolutions, and for each cell of the image a box, a class, and whether an object is there."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ features = numbers(BATCH * 4, FEATURES)
 items = tf.random.stateless_uniform([BATCH * 4], [3, 4], 0, ITEMS, tf.int64)
 
 
-class Towers(tf.keras.Model):  # type: ignore[misc]
+class Towers(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no types here
     """Scores of users and items; a user's tower stands on an encoder that is not trained."""
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ def drawn_at_once(users: Any) -> Any:
     return generator.integers(0, ITEMS, (len(users), NEGATIVES))
 
 
-class Factors(tf.Module):  # type: ignore[misc]
+class Factors(tf.Module):  # type: ignore[misc]  # TensorFlow has no types here
     """Tables of users and items, and dense layers on what their rows have in common."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ SESSIONS, LENGTH, ITEMS, UNITS = 64, 20, 30_000, 64
 tf.config.threading.set_intra_op_parallelism_threads(1)
 
 
-class SessionModel(tf.keras.Model):  # type: ignore[misc]
+class SessionModel(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no types here
     """What a session goes on with: items on a sphere, read by a recurrent network."""
 
     def __init__(self, is_slow: bool) -> None:

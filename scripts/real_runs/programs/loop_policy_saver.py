@@ -18,7 +18,7 @@ moves = tf.random.stateless_uniform([MEMORY], [3, 3], 0, ACTIONS, tf.int32)
 rewards = tf.constant(numbers(MEMORY, seed=5))
 
 
-class QNetwork(tf.Module):  # type: ignore[misc]
+class QNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no types here
     """Convolutions and dense layers that say what each action is worth."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class QNetwork(tf.Module):  # type: ignore[misc]
         return states @ self.out
 
 
-class Policy(tf.Module):  # type: ignore[misc]
+class Policy(tf.Module):  # type: ignore[misc]  # TensorFlow has no types here
     """What a player needs: the best action, and one that is chance at times."""
 
     def __init__(self, network: QNetwork) -> None:

@@ -17,7 +17,7 @@ tf.config.threading.set_intra_op_parallelism_threads(1)
 texts = tf.random.stateless_uniform([BATCH * 4, LENGTH + 1], [3, 9], 0, WORDS, tf.int32)
 
 
-class Judge(tf.Module):  # type: ignore[misc]
+class Judge(tf.Module):  # type: ignore[misc]  # TensorFlow has no types here
     """Says how good a text is."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ photograph = tf.constant(numbers(1, SIDE, SIDE, 3, seed=1))
 painting = tf.constant(numbers(1, SIDE, SIDE, 3, seed=2))
 
 
-class Extractor(tf.keras.Model):  # type: ignore[misc]
+class Extractor(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no types here
     """Convolutions like those of VGG, which are not trained, and what each makes of an image."""
 
     def __init__(self) -> None:

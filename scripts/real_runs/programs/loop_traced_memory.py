@@ -21,7 +21,7 @@ sentences = [
 ]
 
 
-class Tagger(tf.keras.Model):  # type: ignore[misc]
+class Tagger(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no types here
     """A tagger of words by attention."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ photographs = tf.constant(numbers(BATCH * 4, WIDTH))
 captions = tf.random.stateless_uniform([BATCH * 4, LENGTH], [5, 1], 1, WORDS, tf.int32)
 
 
-class Layer(tf.Module):  # type: ignore[misc]
+class Layer(tf.Module):  # type: ignore[misc]  # TensorFlow has no types here
     """Causal attention and two dense layers; returns keys and values, too, and takes those of earlier words."""
 
     def __init__(self, seed: int) -> None:
@@ -39,7 +39,7 @@ class Layer(tf.Module):  # type: ignore[misc]
         return rows, (keys, values)
 
 
-class Decoder(tf.Module):  # type: ignore[misc]
+class Decoder(tf.Module):  # type: ignore[misc]  # TensorFlow has no types here
     """Foretells the next word from a photograph and the words so far."""
 
     def __init__(self) -> None:

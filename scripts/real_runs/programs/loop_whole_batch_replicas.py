@@ -22,7 +22,7 @@ def convolved(filters: int, stride: int = 1) -> Any:
     )
 
 
-class Segmenter(tf.keras.Model):  # type: ignore[misc]
+class Segmenter(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no types here
     """A small U-Net: layers that halve the image, and as many that double it and read what was halved."""
 
     def __init__(self) -> None:

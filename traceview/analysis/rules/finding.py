@@ -112,7 +112,7 @@ class FindingLoss(Record, frozen=True):
 
     @property
     def saved(self) -> float:
-        """The gain, but no more than the part of a step that would be saved at best, where that is known."""
+        """The gain, but no more than the part of a step that would be saved, where that is known."""
         if self.bound_ps_per_step is None or not self.step_ps:
             return self.gain
         return min(self.gain, self.bound_ps_per_step / self.step_ps)

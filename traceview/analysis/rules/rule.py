@@ -275,7 +275,7 @@ def severity_of(loss: FindingLoss | None, confidence: Confidence) -> Severity:
 
 
 def finding_loss(lost: Loss, bound_ps: int | None, states: Sequence[State]) -> FindingLoss:
-    """The record of a loss. `bound_ps`: by how much the mean step would be shorter at best."""
+    """The record of a loss. `bound_ps`: by how much the mean step would be shorter without it."""
     return FindingLoss(
         ps_per_step=lost.mean_ps,
         step_ps=lost.of_ps,
