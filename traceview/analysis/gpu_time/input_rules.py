@@ -508,7 +508,7 @@ class _Sentences:
         if self._lacks_prefetch and wait_ratio <= _OVERLAP_RATIO:
             return _PREFETCH
         if (self._keeps_lock and not supply.is_generator) or self._runs_python:
-            return _LATE if self._waits else _LOCK
+            return _LOCK
         stage = self._function or supply.slowest
         if supply.pass_count >= _FEWEST_PASSES and self._may_be_cached(stage):
             self.arguments["passes"] = Number(supply.pass_count, "pass")
