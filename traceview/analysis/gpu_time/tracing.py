@@ -157,7 +157,7 @@ COMPILE_IN_WINDOW: Final = Rule(
     ),
     limits={"again_ratio": 0.50},
     titles={
-        "made": "{who:waits/wait} {loss} for a training function that {line} has Keras make anew"
+        "made": "{who:waits/wait} {loss} for a training function of Keras that is made anew in {line}"
     },
     action="Capture later, when everything is compiled, with `--steps 100:110`.",
     actions={
