@@ -42,6 +42,30 @@ def test_of_many_ops_the_longest_are_kept(tmp_path: Path) -> None:
     assert result.left_out_ps_per_step == ms(0.005)
 
 
+def test_compute_is_of_the_layer_of_all_its_ops(tmp_path: Path) -> None:
+    """Three ops of a layer, one of them a gradient, on two GPUs; what has no layer, and copies, are in no part."""
+    trace = new_trace()
+    for number, step in enumerate(marked_steps(trace, count=3)):
+        for ordinal in (0, 1):
+            step.kernel(ordinal, 1, 2, op="net/dense/MatMul:MatMul")
+            step.kernel(ordinal, 2, 3 + number, op="net/dense/BiasAdd:BiasAdd")
+            step.kernel(ordinal, 6, 7, op="gradient_tape/net/dense/MatMul/MatMul:MatMul")
+            step.kernel(ordinal, 8, 9, op=None)
+        step.copy(0, "H2D", 9, 9.5, size=8)
+    trace.write(tmp_path)
+    result = analyze(tmp_path).results.op_steps
+    assert result is not None
+    (part,) = result.parts
+    assert (part.layer, part.source_line) == ("net/dense", None)
+    assert (part.device_count, part.count) == (2, 18)
+    of_layer = [row for row in result.rows if row.op and "dense" in row.op]
+    assert len(of_layer) == 3
+    assert part.ps_per_step == sum(row.ps_per_step for row in of_layer) == ms(8)
+    assert part.path_ps == sum(row.path_ps for row in of_layer)
+    # Only one of its ops varies.
+    assert part.error_ps == max(row.error_ps or 0 for row in of_layer)
+
+
 @pytest.mark.parametrize(
     ("name", "stem"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from fractions import Fraction
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.reports import (
     step_of_states,
     with_steps,
 )
-from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps
+from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps, PartInSteps
 from traceview.analysis.measures.device_report import Environment
 from traceview.analysis.measures.step_report import StepRow
 from traceview.analysis.rules.finding import Evidence
@@ -26,7 +27,8 @@ from traceview.base.errors import ComparisonError
 from traceview.comparison.build import compare
 from traceview.comparison.model import StateDifference
 from traceview.comparison.noise import RunSpread
-from traceview.comparison.sides import capture_steps, finding_differences, op_differences
+from traceview.comparison.sides import capture_steps, finding_differences
+from traceview.comparison.work import op_differences, part_differences
 from traceview.report.model import Report
 
 MS = 10**9
@@ -48,13 +50,19 @@ def in_environment(**groups: Any) -> Report:
 
 
 def op(name: str, *, ps: int, error: float | None = 1.0, **changes: Any) -> OpInSteps:
-    row = OpInSteps("compute", name, "MatMul", "gemm", 2, 20, ps, error, 9.0, 10 * ps)
+    row = OpInSteps(2, 20, ps, error, 9.0, 10 * ps, "compute", name, "MatMul", "gemm")
     return replace(row, **changes)
 
 
 def ops(*rows: OpInSteps, left_out_ps: int = 0) -> Report:
-    table = OpSteps(rows, 10, 10, int(left_out_ps > 0), left_out_ps)
+    table = OpSteps(rows, (), 10, 10, int(left_out_ps > 0), left_out_ps, 0)
     return report(10, 11, op_steps=table)
+
+
+def parts(*rows: tuple[str | None, str | None, int], left_out_ps: int = 0) -> Report:
+    """A report with the compute of layers and lines, of these picoseconds."""
+    made = tuple(PartInSteps(2, 20, ps, 1.0, 9.0, 10 * ps, layer, line) for layer, line, ps in rows)
+    return report(10, 11, op_steps=OpSteps((), made, 10, 10, 0, 0, left_out_ps))
 
 
 # Steps
@@ -260,6 +268,39 @@ def test_an_op_is_compared_with_all_of_its_kernels() -> None:
     (row,) = op_differences([before], [ops(op("a", ps=1000, kernel="other"))], EXACT)
     assert (row.before_ps, row.after_ps, row.kernel) == (700, 500, "other")
     assert (row.status, row.path_ps) == ("faster", -400)
+
+
+def test_the_lines_of_a_function_are_one_however_they_move() -> None:
+    before = parts((None, "train.py:31 in loss", 600), (None, "train.py:40 in loss", 400))
+    after = parts((None, "train.py:33 in loss", 900), (None, "train.py:52 in loss", 1100))
+    (row,) = part_differences([before], [after], EXACT)
+    assert (row.before_ps, row.after_ps, row.status) == (500, 1000, "slower")
+    assert (row.layer, row.source_line) == (None, "train.py:52 in loss")
+
+
+def test_layers_of_one_function_are_told_by_name_also_where_keras_numbers_them_anew() -> None:
+    call = "train.py:9 in call"
+    first = parts(("net/dense_1", call, 800), ("net/dense_2", call, 400), ("adam", None, 100))
+    again = parts(("net/dense_7", call, 820), ("net/dense_8", call, 420), ("adam", None, 100))
+    after = parts(("net/dense_3", call, 820), ("net/dense_4", call, 900), ("adam", None, 100))
+    rows = part_differences([first, of_run(again, "again")], [after], EXACT)
+    assert [(row.layer, row.source_line, row.status) for row in rows] == [
+        ("net/dense_4", None, "slower"),
+        ("net/dense_3", None, "same"),
+        ("adam", None, "same"),
+    ]
+    # Of three one is gone: nobody knows which.
+    fewer = parts(("net/dense_5", call, 820), ("net/dense_6", call, 400), ("net/dense_7", call, 9))
+    rows = part_differences([first], [fewer], EXACT)
+    assert Counter(row.status for row in rows) == {"new": 3, "gone": 3}
+
+
+def test_a_part_that_the_other_side_may_have_left_out_is_not_new() -> None:
+    before = parts((None, "train.py:3 in f", 1000), left_out_ps=400)
+    after = parts((None, "train.py:3 in f", 1000), (None, "train.py:9 in g", 700))
+    assert [row.source_line for row in part_differences([before], [after], EXACT)] == [
+        "train.py:3 in f"
+    ]
 
 
 # Words

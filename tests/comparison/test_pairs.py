@@ -17,7 +17,7 @@ CHANGED = [
     if name not in ("gpu_gone", "straggler_begun", "changes_cancel", "noise_only")
 ]
 REASONS = {
-    "op_slower": r"because model/dense takes 5\.\d+ ms longer",
+    "op_slower": r"because model takes 5\.\d+ ms longer",
     "copy_added": r"because HtoD copies take [12]\.\d+ ms longer",
     "input_doubled": r"because GPU:0–3 wait [34]\.\d+ ms more for input",
     "input_fivefold": r"because GPU:0–3 wait 1[56]\.\d+ ms more for input",
@@ -100,9 +100,7 @@ def test_the_gpu_that_others_wait_for_is_the_reason(tmp_path: Path) -> None:
     slower_ps = changes["compute"]
     assert by_state["compute"].difference_ps == pytest.approx(slower_ps / 4, rel=0.2)
     assert by_state["device_wait"].difference_ps == pytest.approx(slower_ps * 3 / 4, rel=0.1)
-    assert re.search(
-        r", because model/dense takes [34]\.\d+ ms longer on GPU:0$", comparison.verdict
-    )
+    assert re.search(r", because model takes [34]\.\d+ ms longer on GPU:0$", comparison.verdict)
 
 
 def test_changes_that_cancel_are_both_named(tmp_path: Path) -> None:
@@ -114,7 +112,7 @@ def test_changes_that_cancel_are_both_named(tmp_path: Path) -> None:
     for state, row in shown.items():
         assert row.difference_ps == pytest.approx(changes[state], rel=0.05)
     assert re.search(
-        r"\. Opposite changes: model/dense takes [23]\.\d+ ms longer, and GPU:0–3 wait [23]\.\d+ ms less for input$",
+        r"\. Opposite changes: model takes [23]\.\d+ ms longer, and GPU:0–3 wait [23]\.\d+ ms less for input$",
         comparison.verdict,
     )
 

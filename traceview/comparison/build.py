@@ -35,9 +35,9 @@ from traceview.comparison.sides import (
     capture_steps,
     device_differences,
     finding_differences,
-    op_differences,
     state_differences,
 )
+from traceview.comparison.work import op_differences, part_differences
 from traceview.document import numbers
 from traceview.document.vocabulary import DEVICE_KINDS, STEP_METHODS
 from traceview.report.build import analyze
@@ -142,6 +142,7 @@ def compare(
         limits=tuple(_limits(old, new, step, spread, bool(states))),
         states=states,
         devices=device_differences(old.reports, new.reports),
+        parts=part_differences(old.reports, new.reports, spread),
         ops=op_differences(old.reports, new.reports, spread),
         findings=finding_differences(old.reports, new.reports, step.before_ps, states),
     )

@@ -5,13 +5,13 @@ Below the verdict stand one table of states, then ops and findings, for every pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from traceview.analysis.gpu_time.device_states import DeviceStates, anatomy_rows
-from traceview.analysis.rules.words import Line, tokens_of
+from traceview.analysis.rules.words import Line, line_words, tokens_of
 from traceview.comparison.model import (
     LONGEST_VALUE,
     ComparedRun,
@@ -19,8 +19,10 @@ from traceview.comparison.model import (
     DeviceDifference,
     FindingDifference,
     OpDifference,
+    PartDifference,
     StateDifference,
     StepDifference,
+    WorkDifference,
 )
 from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, SHOW_NOTHING, TOO_NOISY, Direction
 from traceview.document import model as doc
@@ -159,9 +161,7 @@ def _changed_states(comparison: Comparison) -> str:
     least, states = _CHANGED_RATIO * comparison.step.before_ps, comparison.states
     more = [row for row in states if row.low_ps is not None and row.low_ps >= least][:1]
     less = [row for row in states if row.high_ps is not None and row.high_ps <= -least][:1]
-    clauses = [
-        _clause(_change_of(row, comparison.devices), comparison.ops) for row in (*more, *less)
-    ]
+    clauses = [_clause(_change_of(row, comparison.devices), comparison) for row in (*more, *less)]
     if not clauses:
         return ""
     return f". {'Opposite changes' if len(clauses) > 1 else 'In it'}: {', and '.join(clauses)}"
@@ -218,7 +218,7 @@ def _reasons(comparison: Comparison) -> list[str]:
     for change in changes:
         is_enough = covered >= _WHOLE_SHARE * abs(whole) or len(reasons) == _MOST_REASONS
         if not is_enough and abs(change.ps) >= _LEAST_REASON * abs(whole):
-            reasons.append(_clause(change, comparison.ops))
+            reasons.append(_clause(change, comparison))
             covered += abs(change.ps)
     return reasons
 
@@ -241,14 +241,14 @@ def _change_ratio(change: _Change) -> float:
     return abs(row.difference_ps) / (max(row.before_ps, row.after_ps) or 1)
 
 
-def _clause(change: _Change, ops: Sequence[OpDifference]) -> str:
+def _clause(change: _Change, comparison: Comparison) -> str:
     """`GPU:0–3 wait 5.1 ms less for input`."""
     amount, longer = numbers.time(abs(change.ps)), "longer" if change.ps > 0 else "less"
     who = change.who or "the devices"
     s = "s" if who.count(":") == 1 and not set(who) & set(",–") else ""
     known = MEANINGS[change.state]
     if change.state is State.COMPUTE:
-        return _op_clause(change, ops, longer) or f"{who} compute{s} {amount} {longer}"
+        return _work_clause(change, comparison, longer) or f"{who} compute{s} {amount} {longer}"
     if not known.phrase or change.state is State.H2D:
         verb = "take" if known.name.endswith("s") else "takes"
         return f"{known.name} {verb} {amount} {longer}"
@@ -260,20 +260,36 @@ def _clause(change: _Change, ops: Sequence[OpDifference]) -> str:
     return f"{who} wait{s} {amount} {more} {known.phrase}{where}"
 
 
-def _op_clause(change: _Change, ops: Sequence[OpDifference], longer: str) -> str | None:
-    op = ops[0] if ops else None
-    name = (op.op or op.kernel) if op else None
-    if op is None or name is None or op.class_ != "compute" or op.status == "same":
-        return None
-    if op.path_ps * change.ps <= 0 or abs(op.path_ps) < _OP_SHARE * abs(change.ps):
-        return None
-    shown, own = shortened(name, _LONGEST_OP), numbers.time(abs(op.path_ps))
-    if op.status == "new":
-        return f"the new {shown} takes {own}"
-    if op.status == "gone":
-        return f"{shown} is gone, which took {own}"
-    where = "" if change.is_of_all else f" on {change.who}"
-    return f"{shown} takes {own} {longer}{where}"
+def _work_clause(change: _Change, comparison: Comparison, longer: str) -> str | None:
+    """What made the compute differ, the function or layer rather than the op."""
+    first: tuple[WorkDifference, ...] = (
+        *comparison.parts[:1],
+        *(op for op in comparison.ops[:1] if op.class_ == "compute"),
+    )
+    for work in first:
+        known = _work_words(work)
+        if not known or work.status == "same":
+            continue
+        if work.path_ps * change.ps <= 0 or abs(work.path_ps) < _OP_SHARE * abs(change.ps):
+            continue
+        shown, own = shortened(known, _LONGEST_OP), numbers.time(abs(work.path_ps))
+        if work.status == "new":
+            return f"the new {shown} takes {own}"
+        if work.status == "gone":
+            return f"{shown} is gone, which took {own}"
+        return f"{shown} takes {own} {longer}{'' if change.is_of_all else f' on {change.who}'}"
+    return None
+
+
+def _work_words(work: WorkDifference) -> str:
+    """`loss, train.py:31`, `conv/1`, or both; of an op its name."""
+    match work:
+        case OpDifference():
+            return work.op or work.kernel or ""
+        case PartDifference():
+            line = line_words(work.source_line) if work.source_line else ""
+            return ", ".join(filter(None, (work.layer, line)))
+    return ""
 
 
 # The document
@@ -314,7 +330,7 @@ def screen_of(comparison: Comparison) -> tuple[doc.Section, ...]:
         _verdict_section(
             comparison,
             *_state_table(comparison, _BRIEF_ROWS),
-            *_ops_table(comparison, _BRIEF_OPS, is_brief=True),
+            *_brief_work(comparison),
             *doc.notes(*map(_finding_words, findings[:_BRIEF_NOTES]), more),
             *doc.remarks(*map(numbers.sentence, comparison.limits[:_BRIEF_NOTES])),
             *doc.remarks("Everything: `-o comparison.html`, `.md` or `.json`."),
@@ -390,9 +406,15 @@ def _details(comparison: Comparison) -> Iterator[doc.Section]:
             is_folded=False,
         ),
         doc.Section(
+            "parts",
+            "Compute by function and layer",
+            _work_table("Compute before and after", comparison, comparison.parts, _PARTS),
+            lead="Time per step and device, of the functions of Python and the layers that made the ops.",
+        ),
+        doc.Section(
             "ops",
             "Ops and kernels",
-            _ops_table(comparison, MOST_OPS),
+            _work_table(_OPS_CAPTION, comparison, comparison.ops, _OPS),
             lead="Time per step and device; the largest difference on the critical path first.",
         ),
         doc.Section(
@@ -445,22 +467,45 @@ def _noise(comparison: Comparison, direction: Direction) -> Look:
     return _NOISE["unknown" if is_assumed else direction]
 
 
-def _ops_table(
-    comparison: Comparison, most_rows: int, *, is_brief: bool = False
+_OPS_CAPTION: Final = "Ops and kernels before and after"
+
+
+def _brief_work(comparison: Comparison) -> tuple[doc.Table, ...]:
+    """The functions and layers that differ, else the ops; without the columns that leave no room to names."""
+    caption, rows, columns = (
+        ("Compute before and after", comparison.parts, _PARTS)
+        if any(_changed_work(comparison, comparison.parts))
+        else (_OPS_CAPTION, comparison.ops, _OPS)
+    )
+    shown = [column for column in columns if column.priority <= 1]
+    return _work_table(caption, comparison, rows, shown, _BRIEF_OPS, "-o FILE")
+
+
+def _work_table(
+    caption: str,
+    comparison: Comparison,
+    rows: Sequence[WorkDifference],
+    columns: Sequence[Shown],
+    most_rows: int = MOST_OPS,
+    rest: str = "the JSON",
 ) -> tuple[doc.Table, ...]:
-    """The ops that differ beyond noise. A brief table leaves the room to the names."""
-    changed = [row for row in comparison.ops if row.status != "same" and _is_large(comparison, row)]
-    shown = [column for column in _OPS if not is_brief or column.priority <= 1]
-    rest = "-o FILE" if is_brief else "the JSON"
-    return table("Ops and kernels before and after", changed, shown, most_rows=most_rows, rest=rest)
+    changed = list(_changed_work(comparison, rows))
+    return table(caption, changed, columns, most_rows=most_rows, rest=rest)
 
 
-def _is_large(comparison: Comparison, row: OpDifference) -> bool:
+def _changed_work(
+    comparison: Comparison, rows: Iterable[WorkDifference]
+) -> Iterator[WorkDifference]:
+    """What differs beyond noise."""
+    return (row for row in rows if row.status != "same" and _is_large(comparison, row))
+
+
+def _is_large(comparison: Comparison, row: WorkDifference) -> bool:
     least = _LEAST_RATIO * comparison.step.before_ps
     return max(abs(row.difference_ps), abs(row.path_ps)) >= least
 
 
-def _calls(row: OpDifference) -> str:
+def _calls(row: WorkDifference) -> str:
     """`1 → 3` where they differ."""
     before, after = (f"{calls:.4g}" for calls in (row.before_calls, row.after_calls))
     return before if before == after else f"{before} → {after}"
@@ -485,12 +530,16 @@ _STATE_COLUMNS: Final = (
         "whether the difference is beyond what the noise of the steps explains",
     ),
 )
-_OPS: Final = (
-    Shown("op or kernel", lambda row: row.op or row.kernel, kind="name"),
+_TIMES: Final = (
     Shown("before", "before_ps", 1),
     Shown("after", "after_ps", 1),
     Shown("change", "difference_ps", kind="signed_time"),
     Shown("", lambda row: STATUSES[row.status], 1, "look"),
+)
+_PARTS: Final = (Shown("function or layer", _work_words, kind="name"), *_TIMES)
+_OPS: Final = (
+    Shown("op or kernel", _work_words, kind="name"),
+    *_TIMES,
     Shown("calls", _calls, 1),
     Shown("class", lambda row: look_of(CLASSES, row.class_), 5, "look"),
     Shown("kernel", lambda row: row.kernel if row.op else None, 6, "name"),

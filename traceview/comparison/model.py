@@ -155,16 +155,12 @@ class DeviceDifference(Record, frozen=True):
     states: tuple[DeviceState, ...]
 
 
-class OpDifference(Record, frozen=True):
-    """How much an op differs; times are means per step and device on which it runs.
+class WorkDifference(Record, frozen=True):
+    """How much the time of some work differs; times are means per step and device on which it runs.
 
     Attributes:
-        class_: Class of activity.
-        op: Name of the op without its replica part; null where not recorded.
-        kernel: Name of its longest kernel without arguments and types, after, or before where it is gone; null for host
-            ops.
-        status: slower or faster where that is shown among all ops, new, gone, or same. What a side does not list is new or
-            gone if it is longer than all that this side leaves out.
+        status: slower or faster where that is shown among all that are compared, new, gone, or same. What a side does not
+            list is new or gone if it is longer than all that this side leaves out.
         before_ps: Time before, picoseconds.
         after_ps: Time after.
         before_calls: Events per step before.
@@ -173,9 +169,6 @@ class OpDifference(Record, frozen=True):
         path_ps: How much more of the critical path it takes, mean per step, picoseconds.
     """
 
-    class_: Annotated[str, one_of(*CLASSES)]
-    op: OpName | None
-    kernel: KernelName | None
     status: Literal["slower", "faster", "new", "gone", "same"]
     before_ps: Picoseconds
     after_ps: Picoseconds
@@ -183,6 +176,35 @@ class OpDifference(Record, frozen=True):
     after_calls: float
     difference_ps: Integer
     path_ps: Integer
+
+
+class OpDifference(WorkDifference, frozen=True):
+    """How much an op differs.
+
+    Attributes:
+        class_: Class of activity.
+        op: Name of the op without its replica part; null where not recorded.
+        kernel: Name of its longest kernel without arguments and types, after, or before where it is gone; null for host
+            ops.
+    """
+
+    class_: Annotated[str, one_of(*CLASSES)]
+    op: OpName | None
+    kernel: KernelName | None
+
+
+class PartDifference(WorkDifference, frozen=True):
+    """How much the compute of one layer differs that one function of Python made, whatever its lines are called by now.
+
+    Attributes:
+        layer: The layer, after, or before where it is gone; null where no name shows any, and where the function makes no
+            other.
+        source_line: The line of it that takes longest, on the same side; null where none was recorded, and where the
+            function makes several layers, and no other makes this one.
+    """
+
+    layer: OpName | None
+    source_line: SourceLine | None
 
 
 class FindingDifference(Record, frozen=True):
@@ -316,6 +338,7 @@ class Comparison(Record, frozen=True):
         limits: What limits the comparison, in sentences.
         states: The difference by state, largest first; empty without a ledger on a side.
         devices: The difference by device and state.
+        parts: The difference of the compute by function and layer, the largest on the path first.
         ops: The difference by op, the largest on the path first.
         findings: Findings that came, went or cost another time.
     """
@@ -330,5 +353,6 @@ class Comparison(Record, frozen=True):
     limits: tuple[str, ...]
     states: tuple[StateDifference, ...]
     devices: tuple[DeviceDifference, ...]
+    parts: tuple[PartDifference, ...]
     ops: tuple[OpDifference, ...]
     findings: tuple[FindingDifference, ...]

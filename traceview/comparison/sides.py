@@ -1,4 +1,4 @@
-"""Holds the sides of a comparison, and compares their parts: states, devices, ops and findings.
+"""Holds the sides of a comparison, and compares their states, devices and findings.
 
 A side is captures, each run once, with their steps exactly as long and by state as they were.
 """
@@ -8,26 +8,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import accumulate, chain, pairwise
-from math import floor, fsum
-from typing import Final, Literal, TypeAlias, TypeVar
+from itertools import accumulate, pairwise
+from math import floor
+from typing import Final, TypeVar
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.gpu_time.device_states import DeviceStates
-from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps
 from traceview.analysis.measures.step_report import StepRow
 from traceview.analysis.rules.finding import EXPLAINS, Finding
 from traceview.analysis.rules.words import Line
 from traceview.base.stats import Float64Array
-from traceview.base.text import lazy_pattern
 from traceview.comparison.model import (
     DeviceDifference,
     DeviceState,
     FindingDifference,
-    OpDifference,
     StateDifference,
 )
 from traceview.comparison.noise import (
@@ -35,7 +32,6 @@ from traceview.comparison.noise import (
     Level,
     RunSpread,
     mean_level,
-    most_chance,
     part_difference,
     run_spread_of,
     step_change,
@@ -321,149 +317,6 @@ def _mean_step(captures: Sequence[DeviceStates]) -> dict[str, int]:
     """Whole picoseconds by state."""
     return whole(
         mean_of([{key: Fraction(ps) for key, ps in row.states.items()} for row in captures])
-    )
-
-
-_OpName: TypeAlias = tuple[str, str | None]
-"""The class of an op, and its name."""
-
-
-class _Op(Struct, frozen=True):
-    """An op of one side, with all of its kernels, of which `kernel` takes longest.
-
-    `levels`: its time per step and device, by capture. `calls`: events per step and device; `path_ps`: per step.
-    """
-
-    kernel: str | None
-    levels: tuple[Level, ...]
-    calls: float
-    path_ps: float
-
-    @property
-    def ps(self) -> float:
-        """Time per step and device."""
-        return fsum(level.value for level in self.levels) / len(self.levels)
-
-
-_NO_OP: Final = _Op(None, (Level(0.0, 0.0, 1000.0),), 0.0, 0.0)
-"""What a side does not have is 0, with the degrees of freedom of what is no estimate."""
-
-
-def op_differences(
-    before: Sequence[Report], after: Sequence[Report], spread: RunSpread
-) -> tuple[OpDifference, ...]:
-    """All ops of both sides, the largest difference on the path first; empty where a side does not have them.
-
-    An op that a side does not list may have run there as long as the longest that it leaves out: a shorter one is no
-    difference.
-    """
-    tables = [_tables(side) for side in (before, after)]
-    old, new = map(_by_name, tables)
-    if not old or not new:
-        return ()
-    renamed = _renumbered(old.keys() - new.keys(), new.keys() - old.keys())
-    old = {renamed.get(name, name): op for name, op in old.items()}
-    left_out_ps = [max(table.left_out_ps_per_step for table in side) for side in tables]
-    pairs = []
-    for name in {**new, **old}:
-        first, second = old.get(name), new.get(name)
-        is_listed = first is not None and second is not None
-        if is_listed or (first or second or _NO_OP).ps > left_out_ps[first is not None]:
-            noise = part_difference((first or _NO_OP).levels, (second or _NO_OP).levels, spread)
-            pairs.append((name, first, second, noise))
-    shown = most_chance(noise for *_, noise in pairs)
-    rows = (_op_difference(*pair, shown) for pair in pairs)
-    return tuple(sorted(rows, key=lambda row: (-abs(row.path_ps), -abs(row.difference_ps))))
-
-
-_NUMBER: Final = lazy_pattern(r"_(\d+)(?=[_/]|$)")
-
-
-def _renumbered(old: Iterable[_OpName], new: Iterable[_OpName]) -> dict[_OpName, _OpName]:
-    """The new names of ops that differ in numbers alone, such as Keras gives to layers, in the order of these numbers.
-
-    Only where as many have come as have gone.
-    """
-    kinds: dict[_OpName, tuple[list[_OpName], list[_OpName]]] = {}
-    for place, names in enumerate((old, new)):
-        for class_, name in sorted(names, key=_in_order):
-            kind = (class_, name and _NUMBER.sub("", name))
-            kinds.setdefault(kind, ([], []))[place].append((class_, name))
-    pairs = (zip(*both, strict=True) for both in kinds.values() if len(both[0]) == len(both[1]))
-    return dict(chain.from_iterable(pairs))
-
-
-def _in_order(name: _OpName) -> tuple[str, list[tuple[int, str]], str]:
-    text = name[1] or ""
-    return name[0], [(len(number), number) for number in _NUMBER.findall(text)], text
-
-
-def _tables(side: Sequence[Report]) -> list[OpSteps]:
-    tables = [table for report in side if (table := report.results.op_steps)]
-    return tables if len(tables) == len(side) else []
-
-
-def _by_name(tables: Sequence[OpSteps]) -> dict[tuple[str, str | None], _Op]:
-    rows: dict[tuple[str, str | None], dict[int, list[OpInSteps]]] = {}
-    for place, table in enumerate(tables):
-        for row in table.rows:
-            of_name = rows.setdefault((row.class_, row.op or row.kernel), {})
-            of_name.setdefault(place, []).append(row)
-    return {name: _op(tables, captures) for name, captures in rows.items()}
-
-
-def _op(tables: Sequence[OpSteps], captures: Mapping[int, Sequence[OpInSteps]]) -> _Op:
-    of_all = [(tables[place], row) for place, rows in captures.items() for row in rows]
-    calls = (
-        row.count / (max(row.device_count, 1) * max(table.step_count, 1)) for table, row in of_all
-    )
-    path_ps = (row.path_ps / max(table.walked_count, 1) for table, row in of_all)
-    return _Op(
-        kernel=max((row for _, row in of_all), key=lambda row: row.ps_per_step).kernel,
-        levels=tuple(map(_level, captures.values())),
-        calls=fsum(calls) / len(tables),
-        path_ps=fsum(path_ps) / len(tables),
-    )
-
-
-def _level(kernels: Sequence[OpInSteps]) -> Level:
-    """The time per step and device of an op in one capture, over its kernels."""
-    value = fsum(row.ps_per_step / max(row.device_count, 1) for row in kernels)
-    errors = [
-        (row.error_ps / max(row.device_count, 1), row.error_degrees)
-        for row in kernels
-        if row.error_ps is not None and row.error_degrees is not None
-    ]
-    if len(errors) < len(kernels):
-        return Level(value)
-    return Level(value, fsum(error**2 for error, _ in errors), min(free for _, free in errors))
-
-
-def _op_difference(
-    name: tuple[str, str | None],
-    old: _Op | None,
-    new: _Op | None,
-    noise: Difference,
-    shown: float,
-) -> OpDifference:
-    first, second = old or _NO_OP, new or _NO_OP
-    status: Literal["slower", "faster", "new", "gone", "same"] = "same"
-    if old is None or new is None:
-        status = "new" if new else "gone"
-    elif (noise.chance or 0.0) <= shown and noise.low is not None and noise.high is not None:
-        status = "slower" if noise.low > 0 else "faster" if noise.high < 0 else "same"
-    kernel = (new or first).kernel
-    return OpDifference(
-        class_=name[0],
-        op=None if name[1] == kernel else name[1],
-        kernel=kernel,
-        status=status,
-        before_ps=round(first.ps),
-        after_ps=round(second.ps),
-        before_calls=round(first.calls, 3),
-        after_calls=round(second.calls, 3),
-        difference_ps=round(second.ps) - round(first.ps),
-        path_ps=round(second.path_ps - first.path_ps),
     )
 
 

@@ -1,4 +1,4 @@
-"""Measures what each op takes of the used steps and of the critical path, for a comparison with another run.
+"""Measures what each op, and each line and layer, takes of the used steps and of the critical path, to compare runs.
 
 The table of ops says what takes the window. A comparison needs more: how sure the time of a step is, and what of the
 length of the step it makes. Both are sums of rows of the ledger: each instant of a device belongs to the event that began
@@ -7,16 +7,26 @@ first, so the times of all ops, of waiting and of idle time sum to the step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Annotated, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from traceview.analysis.facts.layers import label_places
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.ids import unique_ids
-from traceview.base.intervals import Int32Array, Int64Array
-from traceview.base.record import Count, KernelName, OpName, OpType, Picoseconds, Record, one_of
+from traceview.base.intervals import Int32Array
+from traceview.base.record import (
+    Count,
+    KernelName,
+    OpName,
+    OpType,
+    Picoseconds,
+    Record,
+    SourceLine,
+    one_of,
+)
 from traceview.base.stats import variance_of_mean
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
@@ -25,7 +35,9 @@ from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import op_labels, op_names, read_once
 from traceview.trace.model import Trace
-from traceview.xplane.planes import CLASS_KEYS
+from traceview.xplane.planes import CLASS_KEYS, ActivityClass
+
+T = TypeVar("T")
 
 MOST_OPS: Final = 100
 """Ops by the time of a step, and as many by their time on the path."""
@@ -33,14 +45,10 @@ _SIGNATURE: Final = lazy_pattern(r"[<(]")
 _UNNAMED: Final = "(anonymous namespace)::"
 
 
-class OpInSteps(Record, frozen=True):
-    """An op with a kernel in the used steps, on all visible devices.
+class TimeInSteps(Record, frozen=True):
+    """The time of something in the used steps, on all visible devices.
 
     Attributes:
-        class_: Class of activity.
-        op: Name of the op without its replica part; null where not recorded.
-        op_type: Type of the op; null where not recorded.
-        kernel: Name of the kernel without arguments and types; null for host ops of a replica.
         device_count: Devices on which it ran.
         count: Events that take time in the used steps, on all devices.
         ps_per_step: Time in which it is what a device does, summed over all devices, mean of the used steps, rounded down,
@@ -50,10 +58,6 @@ class OpInSteps(Record, frozen=True):
         path_ps: Its time on the critical path, all walked steps together, picoseconds.
     """
 
-    class_: Annotated[str, one_of(*CLASS_KEYS)]
-    op: OpName | None
-    op_type: OpType | None
-    kernel: KernelName | None
     device_count: Count
     count: Count
     ps_per_step: Picoseconds
@@ -62,22 +66,54 @@ class OpInSteps(Record, frozen=True):
     path_ps: Picoseconds
 
 
+class OpInSteps(TimeInSteps, frozen=True):
+    """An op with a kernel.
+
+    Attributes:
+        class_: Class of activity.
+        op: Name of the op without its replica part; null where not recorded.
+        op_type: Type of the op; null where not recorded.
+        kernel: Name of the kernel without arguments and types; null for host ops of a replica.
+    """
+
+    class_: Annotated[str, one_of(*CLASS_KEYS)]
+    op: OpName | None
+    op_type: OpType | None
+    kernel: KernelName | None
+
+
+class PartInSteps(TimeInSteps, frozen=True):
+    """Compute of one layer that one line of Python made.
+
+    Attributes:
+        layer: The layer; null where no name shows any.
+        source_line: The line; null where none was recorded.
+    """
+
+    layer: OpName | None
+    source_line: SourceLine | None
+
+
 class OpSteps(Record, frozen=True):
     """The time of ops in the used steps.
 
     Attributes:
         rows: The ops that take longest, and those that take most of the path, longest first.
+        parts: The same of the compute by layer and line, without what has neither.
         step_count: Used steps, with those of the same number on several hosts as one.
         walked_count: Steps of all hosts whose path was walked; path_ps is of all of them.
         left_out_count: Ops that are not among the rows.
         left_out_ps_per_step: Time of the longest of them in a step, picoseconds; 0 without any.
+        left_out_part_ps_per_step: Time of the longest part that is not among the parts, picoseconds; 0 without any.
     """
 
     rows: tuple[OpInSteps, ...]
+    parts: tuple[PartInSteps, ...]
     step_count: Count
     walked_count: Count
     left_out_count: Count
     left_out_ps_per_step: Picoseconds
+    left_out_part_ps_per_step: Picoseconds
 
 
 class _Op(NamedTuple):
@@ -96,55 +132,87 @@ def kernel_stem(name: str) -> str:
 
 
 def compute(context: Context) -> OpSteps | Skipped:
-    """The ops of the used steps with the largest time."""
+    """The ops and parts of the used steps with the largest time."""
     if not context.selection.used_steps:
         return Skipped("no used step")
+    ops, op_of_event = _ops(context.trace)
+    parts, part_of_event = _parts(context.trace)
+    of_ops = _times(context, ops, op_of_event, _key)
+    of_parts = _times(context, parts, part_of_event, lambda part: part)
+    return OpSteps(
+        rows=tuple(OpInSteps(*measured, *ops[op]) for op, measured in of_ops.rows),
+        parts=tuple(
+            PartInSteps(*measured, *(text or None for text in parts[part]))
+            for part, measured in of_parts.rows
+        ),
+        step_count=len({step.number for step in context.selection.used_steps}),
+        walked_count=int(context.ledger.is_used.sum()) if context.ledger.path.row.size else 0,
+        left_out_count=of_ops.left_out_count,
+        left_out_ps_per_step=of_ops.left_out_ps,
+        left_out_part_ps_per_step=of_parts.left_out_ps,
+    )
+
+
+_Measured: TypeAlias = tuple[int, int, int, float | None, float | None, int]
+"""The fields of `TimeInSteps`."""
+
+
+class _Times(NamedTuple):
+    """Of what takes longest its place and its time; how much is left out, and the longest of that per step."""
+
+    rows: list[tuple[int, _Measured]]
+    left_out_count: int
+    left_out_ps: int
+
+
+def _times(
+    context: Context,
+    names: Sequence[T],
+    of_event: Int32Array,
+    key: Callable[[T], tuple[int | str, ...]],
+) -> _Times:
+    """The time of what events are, by device event its number among the names or `NONE`; what is equally long by key."""
     trace, ledger, walked = context.trace, context.ledger, context.ledger.path
     columns, devices = ledger.columns, trace.device_columns.device
     numbers = sorted({step.number for step in context.selection.used_steps})
     # By step its place among the numbers; the steps of rows that count are used ones.
     of_step = np.searchsorted(numbers, [step.number for step in ledger.steps])
-    ops, op_of_event = _ops(trace)
-    is_busy = columns.activity != IDLE
-    rows, on_path = np.flatnonzero(is_busy & ledger.counts), is_busy[walked.row]
-    op, length = op_of_event[columns.event[rows]], columns.duration_ps[rows]
-    path_op = op_of_event[columns.event[walked.row[on_path]]]
-    path_ps = totals(path_op, walked.duration_ps[on_path], len(ops))
-    total = totals(op, length, len(ops))
+    of_row = np.where(columns.activity == IDLE, NONE, of_event[columns.event])
+    rows, on_path = np.flatnonzero((of_row != NONE) & ledger.counts), of_row[walked.row] != NONE
+    number, length = of_row[rows], columns.duration_ps[rows]
+    path_ps = totals(of_row[walked.row[on_path]], walked.duration_ps[on_path], len(names))
+    total = totals(number, length, len(names))
     events = unique_ids(columns.event[rows])
-    count = np.bincount(op_of_event[events], minlength=len(ops))
-    # An op on a device is a number.
-    on_device = unique_ids(op_of_event[events] * np.int64(len(trace.device_list)) + devices[events])
-    device_count = np.bincount(on_device // len(trace.device_list), minlength=len(ops))
-    chosen = _largest(ops, total, path_ps)
-    place = np.full(len(ops), NONE, dtype=np.int64)
+    count = np.bincount(of_event[events], minlength=len(names))
+    # What runs on a device is a number.
+    on_device = unique_ids(of_event[events] * np.int64(len(trace.device_list)) + devices[events])
+    device_count = np.bincount(on_device // len(trace.device_list), minlength=len(names))
+
+    def rank(place: int) -> tuple[int, tuple[int | str, ...]]:
+        return -int(total[place]), key(names[place])
+
+    longest = sorted(np.flatnonzero(total).tolist(), key=rank)[:MOST_OPS]
+    walks = np.flatnonzero(path_ps).tolist()
+    most_walked = sorted(walks, key=lambda at: (-int(path_ps[at]), key(names[at])))[:MOST_OPS]
+    chosen = np.array(sorted({*longest, *most_walked}, key=rank), dtype=np.int64)
+    place = np.full(len(names), NONE, dtype=np.int64)
     place[chosen] = np.arange(chosen.size)
-    cell = place[op] * len(numbers) + of_step[columns.step[rows]]
+    cell = place[number] * len(numbers) + of_step[columns.step[rows]]
     series = totals(cell, length, chosen.size * len(numbers)).reshape(chosen.size, len(numbers))
-    left_out_ps = total[(place == NONE) & (count > 0)]
     made = []
-    for at, number in enumerate(chosen.tolist()):
-        op_of: _Op = ops[number]
-        of_steps = series[at].astype(np.float64)
+    for at, of_steps in zip(chosen.tolist(), series.astype(np.float64), strict=True):
         variance, degrees = variance_of_mean(of_steps) if len(numbers) > 1 else (None, None)
-        made.append(
-            OpInSteps(
-                *op_of,
-                device_count=int(device_count[number]),
-                count=int(count[number]),
-                ps_per_step=int(total[number]) // len(numbers),
-                error_ps=None if variance is None else round(variance**0.5, 1),
-                error_degrees=None if degrees is None else round(degrees, 2),
-                path_ps=int(path_ps[number]),
-            )
+        measured = (
+            int(device_count[at]),
+            int(count[at]),
+            int(total[at]) // len(numbers),
+            None if variance is None else round(variance**0.5, 1),
+            None if degrees is None else round(degrees, 2),
+            int(path_ps[at]),
         )
-    return OpSteps(
-        rows=tuple(made),
-        step_count=len(numbers),
-        walked_count=int(ledger.is_used.sum()) if walked.row.size else 0,
-        left_out_count=left_out_ps.size,
-        left_out_ps_per_step=int(left_out_ps.max(initial=0)) // len(numbers),
-    )
+        made.append((at, measured))
+    left_out_ps = total[(place == NONE) & (count > 0)]
+    return _Times(made, left_out_ps.size, int(left_out_ps.max(initial=0)) // len(numbers))
 
 
 def _ops(trace: Trace) -> tuple[list[_Op], Int32Array]:
@@ -167,15 +235,14 @@ def _ops(trace: Trace) -> tuple[list[_Op], Int32Array]:
     return ops, number[labels.of_row + of_replica]
 
 
-def _largest(ops: Sequence[_Op], total: Int64Array, on_path: Int64Array) -> Int64Array:
-    """The ops of most time and of most time on the path, those of most time first; of equal ones by name."""
-
-    def by(time: Int64Array) -> list[int]:
-        known = np.flatnonzero(time).tolist()
-        return sorted(known, key=lambda op: (-int(time[op]), _key(ops[op])))[:MOST_OPS]
-
-    chosen = {*by(total), *by(on_path)}
-    return np.array(sorted(chosen, key=lambda op: (-int(total[op]), _key(ops[op]))), dtype=np.int64)
+def _parts(trace: Trace) -> tuple[list[tuple[str, str]], Int32Array]:
+    """Layers with lines, and of each device event the number of its own; `NONE` where none is known, and of no compute."""
+    made, labels = trace.once(label_places), trace.once(op_labels)
+    makers = [("/".join(place.scopes), place.line) for place in made.places]
+    number_of = {maker: number for number, maker in enumerate(dict.fromkeys(filter(any, makers)))}
+    number = np.array([number_of.get(maker, NONE) for maker in makers], dtype=np.int32)
+    is_compute = trace.device_columns.class_[labels.row] == ActivityClass.COMPUTE
+    return list(number_of), np.where(is_compute, number[made.place], NONE)[labels.of_row]
 
 
 def _key(op: _Op) -> tuple[int, str, str, str]:

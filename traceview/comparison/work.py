@@ -1,0 +1,227 @@
+"""Compares the time of ops, and of the compute of layers and functions of Python, between two sides.
+
+Ops have names that a compiler may choose anew with each change of a program; what made them is still known then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from math import fsum
+from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+
+from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps, PartInSteps, TimeInSteps
+from traceview.base.text import lazy_pattern
+from traceview.comparison.model import OpDifference, PartDifference
+from traceview.comparison.noise import Difference, Level, RunSpread, most_chance, part_difference
+from traceview.report.model import Report
+
+_Name: TypeAlias = tuple[str, str]
+"""What tells work apart: a text, and one in which numbers may be others."""
+
+Row = TypeVar("Row", bound=TimeInSteps)
+
+_NO_LEVELS: Final = (Level(0.0, 0.0, 1000.0),)
+"""What a side does not have is 0, with the degrees of freedom of what is no estimate."""
+
+
+class _Work(NamedTuple, Generic[Row]):
+    """What one name stands for on one side.
+
+    `longest`: the row that takes longest. `levels`: time per step and device, by capture. `calls`: events per step and
+    device; `path_ps`: per step.
+    """
+
+    longest: Row
+    levels: tuple[Level, ...]
+    calls: float
+    path_ps: float
+
+    @property
+    def ps(self) -> float:
+        """Time per step and device."""
+        return _mean(self.levels)
+
+
+_Measured: TypeAlias = tuple[
+    Literal["slower", "faster", "new", "gone", "same"], int, int, float, float, int, int
+]
+"""The fields of `WorkDifference`."""
+
+
+def op_differences(
+    before: Sequence[Report], after: Sequence[Report], spread: RunSpread
+) -> tuple[OpDifference, ...]:
+    """All ops of both sides, the largest difference on the path first; empty where a side does not have them.
+
+    An op that a side does not list may have run there as long as the longest that it leaves out: a shorter one is no
+    difference.
+    """
+
+    def named(row: OpInSteps) -> _Name:
+        return row.class_, row.op or row.kernel or ""
+
+    def left_out_ps(table: OpSteps) -> int:
+        return table.left_out_ps_per_step
+
+    rows = []
+    for (class_, name), row, measured in _differences(
+        before, after, spread, lambda table: table.rows, named, left_out_ps
+    ):
+        op = None if name == row.kernel else name or None
+        rows.append(OpDifference(*measured, class_, op, row.kernel))
+    return tuple(rows)
+
+
+def part_differences(
+    before: Sequence[Report], after: Sequence[Report], spread: RunSpread
+) -> tuple[PartDifference, ...]:
+    """The compute of all functions and layers, as ops are compared.
+
+    Lines move with every change of a script: those of one function are one.
+    """
+
+    def left_out_ps(table: OpSteps) -> int:
+        return table.left_out_part_ps_per_step
+
+    made = _differences(before, after, spread, lambda table: table.parts, _maker, left_out_ps)
+    layers_of = Counter(function for (function, _), *_ in made)
+    functions_of = Counter(row.layer for _, row, _ in made)
+    rows = []
+    for (function, _), row, measured in made:
+        has_layer = row.layer and (not function or layers_of[function] > 1)
+        has_line = not has_layer or functions_of[row.layer] > 1
+        rows.append(
+            PartDifference(
+                *measured,
+                layer=row.layer if has_layer else None,
+                source_line=row.source_line if has_line else None,
+            )
+        )
+    return tuple(rows)
+
+
+_NUMBER_OF_LINE: Final = lazy_pattern(r":\d+(?= in |$)")
+
+
+def _maker(row: PartInSteps) -> _Name:
+    return _NUMBER_OF_LINE.sub("", row.source_line or ""), row.layer or ""
+
+
+def _differences(
+    before: Sequence[Report],
+    after: Sequence[Report],
+    spread: RunSpread,
+    rows_of: Callable[[OpSteps], Sequence[Row]],
+    named: Callable[[Row], _Name],
+    left_out: Callable[[OpSteps], int],
+) -> list[tuple[_Name, Row, _Measured]]:
+    tables = [_tables(side) for side in (before, after)]
+    old, new = (_by_name([(table, rows_of(table)) for table in side], named) for side in tables)
+    if not old or not new:
+        return []
+    renamed = _renumbered(old.keys() - new.keys(), new.keys() - old.keys())
+    old = {renamed.get(name, name): work for name, work in old.items()}
+    left_out_ps = [max(map(left_out, side)) for side in tables]
+    pairs = []
+    for name in {**new, **old}:
+        first, second = old.get(name), new.get(name)
+        known = second or first
+        assert known is not None
+        if (first and second) or known.ps > left_out_ps[first is not None]:
+            levels = [work.levels if work else _NO_LEVELS for work in (first, second)]
+            noise = part_difference(levels[0], levels[1], spread)
+            pairs.append((name, known.longest, first, second, noise))
+    shown = most_chance(noise for *_, noise in pairs)
+    rows = [
+        (name, longest, _measured(first, second, noise, shown))
+        for name, longest, first, second, noise in pairs
+    ]
+    return sorted(rows, key=lambda row: (-abs(row[2][-1]), -abs(row[2][-2])))
+
+
+def _measured(
+    old: _Work[Row] | None, new: _Work[Row] | None, noise: Difference, shown: float
+) -> _Measured:
+    status: Literal["slower", "faster", "new", "gone", "same"] = "same"
+    if old is None or new is None:
+        status = "new" if new else "gone"
+    elif (noise.chance or 0.0) <= shown and noise.low is not None and noise.high is not None:
+        status = "slower" if noise.low > 0 else "faster" if noise.high < 0 else "same"
+    before_ps, after_ps = (round(work.ps) if work else 0 for work in (old, new))
+    before_calls, after_calls = (round(work.calls, 3) if work else 0.0 for work in (old, new))
+    path_ps = round((new.path_ps if new else 0.0) - (old.path_ps if old else 0.0))
+    return status, before_ps, after_ps, before_calls, after_calls, after_ps - before_ps, path_ps
+
+
+_NUMBER: Final = lazy_pattern(r"_(\d+)(?=[_/]|$)")
+
+
+def _renumbered(old: Iterable[_Name], new: Iterable[_Name]) -> dict[_Name, _Name]:
+    """The new names of what differs in numbers alone, such as Keras gives to layers, in the order of these numbers.
+
+    Only where as many have come as have gone.
+    """
+    kinds: dict[_Name, tuple[list[_Name], list[_Name]]] = {}
+    for place, names in enumerate((old, new)):
+        for first, name in sorted(names, key=_in_order):
+            kind = (first, _NUMBER.sub("", name))
+            kinds.setdefault(kind, ([], []))[place].append((first, name))
+    pairs = (zip(*both, strict=True) for both in kinds.values() if len(both[0]) == len(both[1]))
+    return dict(chain.from_iterable(pairs))
+
+
+def _in_order(name: _Name) -> tuple[str, list[tuple[int, str]], str]:
+    return name[0], [(len(number), number) for number in _NUMBER.findall(name[1])], name[1]
+
+
+def _tables(side: Sequence[Report]) -> list[OpSteps]:
+    tables = [table for report in side if (table := report.results.op_steps)]
+    return tables if len(tables) == len(side) else []
+
+
+def _by_name(
+    tables: Sequence[tuple[OpSteps, Sequence[Row]]], named: Callable[[Row], _Name]
+) -> dict[_Name, _Work[Row]]:
+    captures: dict[_Name, dict[int, list[Row]]] = {}
+    for place, (_, rows) in enumerate(tables):
+        names = set(map(named, rows))
+        renamed = _renumbered(names - captures.keys(), captures.keys() - names)
+        for row in rows:
+            name = named(row)
+            of_name = captures.setdefault(renamed.get(name, name), {})
+            of_name.setdefault(place, []).append(row)
+    of_table = [table for table, _ in tables]
+    return {name: _work(of_table, of_name) for name, of_name in captures.items()}
+
+
+def _work(tables: Sequence[OpSteps], captures: Mapping[int, Sequence[Row]]) -> _Work[Row]:
+    of_all = [(tables[place], row) for place, rows in captures.items() for row in rows]
+    calls = (
+        row.count / (max(row.device_count, 1) * max(table.step_count, 1)) for table, row in of_all
+    )
+    path_ps = (row.path_ps / max(table.walked_count, 1) for table, row in of_all)
+    return _Work(
+        longest=max((row for _, row in of_all), key=lambda row: row.ps_per_step),
+        levels=tuple(map(_level, captures.values())),
+        calls=fsum(calls) / len(tables),
+        path_ps=fsum(path_ps) / len(tables),
+    )
+
+
+def _mean(levels: Sequence[Level]) -> float:
+    return fsum(level.value for level in levels) / len(levels)
+
+
+def _level(rows: Sequence[TimeInSteps]) -> Level:
+    """The time per step and device in one capture of all rows of a name together."""
+    value = fsum(row.ps_per_step / max(row.device_count, 1) for row in rows)
+    errors = [
+        (row.error_ps / max(row.device_count, 1), row.error_degrees)
+        for row in rows
+        if row.error_ps is not None and row.error_degrees is not None
+    ]
+    if len(errors) < len(rows):
+        return Level(value)
+    return Level(value, fsum(error**2 for error, _ in errors), min(free for _, free in errors))
