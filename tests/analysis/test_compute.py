@@ -35,7 +35,7 @@ def test_what_graphs_show_is_summed(tmp_path: Path) -> None:
     assert finding_of(report, "constant-compute") is None, "3.6 % is below the limit"
 
 
-A, B = "train.py:9 in call", "train.py:21 in step"
+A, B, C = "train.py:9 in call", "train.py:21 in step", "train.py:30 in step"
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ A, B = "train.py:9 in call", "train.py:21 in step"
             id="layers of one line",
         ),
         pytest.param(
-            {"a/MatMul": (3, A), "a/Tanh": (2, B), "MatMul": (1, "train.py:30 in step")},
-            [(A, None, 3), (B, None, 2), ("train.py:30 in step", None, 1)],
+            {"a/MatMul": (3, A), "a/Tanh": (2, B), "MatMul": (1, C)},
+            [(A, None, 3), (B, None, 2), (C, None, 1)],
             id="lines of one layer, and one without",
         ),
         pytest.param(
-            {"a/MatMul": (3, A), "a/Tanh": (2, B), "b/MatMul": (1, B)},
-            [(A, None, 3), (B, "a", 2), (None, "b", 1)],
-            id="a line and a layer with others each",
+            {"a/MatMul": (4, A), "a/Tanh": (2, B), "b/MatMul": (1, B), "c/MatMul": (1, C)},
+            [(A, None, 4), (B, None, 3), (C, None, 1)],
+            id="a model that two lines apply, and a layer of one",
         ),
         pytest.param(
             {"a/MatMul": (8, A), "b/Tanh": (2, B)},
@@ -79,7 +79,7 @@ def test_compute_is_divided_among_lines_and_layers_or_else_types(
     tmp_path: Path,
 ) -> None:
     """Of each op its length in milliseconds and its line."""
-    trace, lines = new_trace(), ["train.py:9 in call", "train.py:21 in step", "train.py:30 in step"]
+    trace, lines = new_trace(), [A, B, C]
     for step in marked_steps(trace):
         made = [f"{op}:{op.rpartition('/')[2]}" for op, (ms, _) in ops.items() for _ in range(ms)]
         component(step, 1, 4, *made, each_ms=1)

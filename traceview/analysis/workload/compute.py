@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from traceview.analysis.facts.input_supply import supply_of
 from traceview.analysis.facts.layers import (
+    Place,
     cast_labels,
     instructions_that,
     label_kernels,
@@ -97,6 +98,8 @@ _SPARSE_UPDATES: Final = ("UnsortedSegmentSum", "ResourceScatter", "ResourceSpar
 class PartOfCompute(Record, frozen=True):
     """Ops of one layer that one line of Python made, with their gradients; without layer and line those of one type.
 
+    Of a line that makes layers which others make, too, all ops are one part.
+
     Attributes:
         source_line: The line; null where none was recorded, and where the layer has no other and the line has.
         layer: The layer; null where no name shows any, and where the line makes no other.
@@ -133,7 +136,7 @@ def _parts(context: Context) -> Iterator[PartOfCompute]:
     """All parts, the one that takes longest first."""
     made, ps = context.trace.once(label_places), context.once(all_ps)
     types, type_of_label = context.once(types_of_labels)
-    makers = [("/".join(place.scopes), place.line) for place in made.places]
+    makers = _makers(made.places)
     number_of = {maker: number for number, maker in enumerate(dict.fromkeys((("", ""), *makers)))}
     part = np.array([*map(number_of.__getitem__, makers)], dtype=np.int64)[made.place]
     whole_ps, count = int(ps.sum()), len(number_of)
@@ -159,6 +162,17 @@ def _parts(context: Context) -> Iterator[PartOfCompute]:
                 op_type or None,
                 int(by_part[place]) / whole_ps,
             )
+
+
+def _makers(places: Sequence[Place]) -> list[tuple[str, str]]:
+    """The layer and line that stand for each place, "" for none.
+
+    Where several lines make one layer, the model is applied several times: which of these lines it is tells more than the layer.
+    """
+    made = [("/".join(place.scopes), place.line) for place in places]
+    lines_of = Counter(layer for layer, line in set(made) if layer and line)
+    whole = {line for layer, line in made if lines_of[layer] > 1}
+    return [("" if line in whole else layer, line) for layer, line in made]
 
 
 class _SomeOps(Struct, frozen=True, eq=False):
