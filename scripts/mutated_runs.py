@@ -35,7 +35,7 @@ from traceview.report.formats import DOCUMENTS, markdown
 from traceview.report.model import Report
 from traceview.report.redaction import redacted
 from traceview.report.saved import load_report, to_json
-from traceview.report.tables import TABLES, csv_of, table_of
+from traceview.report.tables import TABLE_NAMES, csv_of, table_of
 from traceview.trace.model import WINDOW_KINDS, StepRange, WindowKind
 from traceview.trace.reading.load import load
 
@@ -319,7 +319,7 @@ def follow(logdir: Path, choice: random.Random) -> bool:
         show(shown)
     context = Context(trace, select(trace, window, steps))
     assert b"".join(perfetto.written(drawn(context, report)))
-    for name in TABLES:
+    for name in TABLE_NAMES:
         assert b"".join(csv_of(table_of(context, name)))
     return True
 

@@ -22,8 +22,8 @@ from tests.sidecars import write_sidecar
 from traceview.base.errors import UsageError
 from traceview.base.units import picoseconds
 from traceview.cli.output import Target
-from traceview.cli.table import TABLES
 from traceview.report import tables
+from traceview.report.tables import TABLES
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 

@@ -1,4 +1,4 @@
-"""The topic that docs/architecture.md adds appears everywhere, by one module and four lines in the registry."""
+"""The topic that docs/architecture.md adds appears everywhere, by one module, four lines in the registry and one for its table."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ print(json.dumps({
     "json": said("analyze", trace, "--format", "json"),
     "redacted": said("analyze", trace, "--format", "json", "--redact"),
     "schema": said("explain", "--schema", "report"),
+    "table": said("show", "starts", trace, "--format", "json", "--sort", "wait"),
     "rule": said("explain", "late-first-kernel"),
     "pages": PAGES["metrics.md"]() + PAGES["findings.md"](),
 }))
@@ -49,20 +50,20 @@ def checkout(folder: Path) -> Path:
         ROOT / "traceview", folder / "traceview", ignore=shutil.ignore_patterns("__pycache__")
     )
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    module, registry_lines = BLOCK.findall(page)
+    module, registry_lines, table_line = BLOCK.findall(page)
     *import_lines, meaning_line, field_line = filter(None, registry_lines.splitlines())
     path, _, code = module.partition("\n")
     (folder / path.removeprefix("# ")).write_text(code, encoding="utf-8")
-    registry = folder / "traceview" / "analysis" / "registry.py"
-    text = registry.read_text(encoding="utf-8")
-    for place, line in (
-        ("from traceview.analysis.gpu_time.idle import ANALYSIS", "\n".join(import_lines)),
-        ("        idle: ", meaning_line),
-        ("    idle: Annotated[", field_line),
-    ):
+    for name, place, line in (
+        ("analysis/registry.py", "from traceview.analysis.gpu_time.idle import ANALYSIS", "\n".join(import_lines)),
+        ("analysis/registry.py", "        idle: ", meaning_line),
+        ("analysis/registry.py", "    idle: Annotated[", field_line),
+        ("report/tables.py", '    "balance": ', table_line.rstrip()),
+    ):  # fmt: skip
+        file = folder / "traceview" / name
+        text = file.read_text(encoding="utf-8")
         assert text.count(place) == 1
-        text = text.replace(place, f"{line}\n{place}")
-    registry.write_text(text, encoding="utf-8")
+        file.write_text(text.replace(place, f"{line}\n{place}"), encoding="utf-8")
     return folder
 
 
@@ -82,6 +83,7 @@ def test_it_is_everywhere(tmp_path: Path) -> None:
     report = json.loads(said["json"])
     rows = report["results"]["first_kernels"]["devices"]
     assert [row["device"] for row in rows] == ["replica:0", "replica:1"]
+    assert sorted(json.loads(said["table"])["rows"], key=str) == sorted(rows, key=str)
     described = json.loads(said["schema"])["$defs"]["DeviceStart"]["properties"]["wait_ps"]
     assert described["description"].startswith("Time before the first kernel")
     (made,) = [row for row in report["findings"] if row["code"] == "late-first-kernel"]

@@ -19,8 +19,8 @@ from traceview.base import errors
 from traceview.cli.app import INTERRUPTED, app, command_called
 from traceview.cli.commands.capture import FAILED_CHECK
 from traceview.cli.commands.show import WITHOUT_TRACE
-from traceview.cli.table import TABLES
 from traceview.document.vocabulary import STATES
+from traceview.report.tables import TABLES
 
 _HEAD = """\
 # Commands

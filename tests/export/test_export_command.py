@@ -10,7 +10,7 @@ import pytest
 
 from tests.command import Command
 from tests.export.perfetto_reading import read
-from traceview.report.tables import TABLES
+from traceview.report.tables import TABLE_NAMES
 
 
 def test_by_default_perfettos_own_format_in_this_folder(
@@ -55,7 +55,7 @@ def test_one_file_of_tables_is_refused(
 def test_tables_go_into_a_folder(command: Command, loop: str, tmp_path: Path, to: str) -> None:
     out = tmp_path / "tables"
     assert command("export", loop, "--to", to, "-o", str(out)).code == 0
-    assert {path.name for path in out.iterdir()} == {f"{name}.{to}" for name in TABLES}
+    assert {path.name for path in out.iterdir()} == {f"{name}.{to}" for name in TABLE_NAMES}
     if to == "parquet":
         assert len(pd.read_parquet(io.BytesIO((out / "devices.parquet").read_bytes()))) == 2
     assert command("export", loop, "--to", to, "-o", str(out)).code == 6

@@ -20,7 +20,7 @@ from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.analysis.workload.ops import OpRow
 from traceview.report import tables
-from traceview.report.tables import TABLES, csv_of, parquet_of, table_of
+from traceview.report.tables import TABLE_NAMES, csv_of, parquet_of, table_of
 from traceview.trace.device import table as device_table
 from traceview.trace.device.table import (
     Table,
@@ -41,7 +41,7 @@ RUNS = ("A", "B", "F", "two_hosts", "no_gpu_plane")
 
 def tables_of(trace: Trace) -> dict[str, Table]:
     context = Context(trace, select(trace, "trace"))
-    return {name: table_of(context, name) for name in TABLES}
+    return {name: table_of(context, name) for name in TABLE_NAMES}
 
 
 def as_parquet(table: Table) -> pd.DataFrame:
@@ -63,8 +63,8 @@ def trace(request: pytest.FixtureRequest, tmp_path: Path) -> Trace:
 def test_tables_are_the_frames_of_the_window(trace: Trace) -> None:
     """Made without pandas, yet the same cells and types."""
     tables = tables_of(trace)
-    assert [table.name for table in tables.values()] == list(TABLES)
-    frames = {name: trace.table(name, window="trace") for name in TABLES}
+    assert [table.name for table in tables.values()] == list(TABLE_NAMES)
+    frames = {name: trace.table(name, window="trace") for name in TABLE_NAMES}
     frames["device_events"] = trace.device_events.reset_index(names="row")
     frames["host_events"] = trace.host_events.reset_index(names="row")
     for name, frame in frames.items():
@@ -87,7 +87,7 @@ def test_only_what_overlaps_the_window_is_in_it(tmp_path: Path) -> None:
     chosen = StepRange(1, 3)
     selection = select(trace, steps=chosen)
     (window,) = selection.windows.values()
-    for each in (table_of(Context(trace, selection), name) for name in TABLES):
+    for each in (table_of(Context(trace, selection), name) for name in TABLE_NAMES):
         frame = as_parquet(each)
         assert len(frame) <= whole_run[each.name].count
         if each.name in ("device_events", "host_events", "copy_events", "gaps"):

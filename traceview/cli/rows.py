@@ -18,10 +18,8 @@ from traceview.analysis.rules.sentences import RunCommands
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
 from traceview.cli.table import (
-    TABLES,
     Answer,
     Choice,
-    TableKind,
     arranged,
     grouped,
     section_of_groups,
@@ -31,7 +29,7 @@ from traceview.document import numbers
 from traceview.document.columns import Shown
 from traceview.document.columns import table as shown_table
 from traceview.document.phrase import Token, phrase
-from traceview.report.tables import findings_table, table_of, topic_of
+from traceview.report.tables import TABLES, TableKind, findings_table, table_of, topic_of
 from traceview.trace.device.table import Table, flags, integers, table, texts
 from traceview.trace.reading.locate import find_runs, newest_readable, summarize
 from traceview.xplane.read import NOT_A_TRACE

@@ -1,4 +1,4 @@
-"""Lists the tables of `traceview show`; chooses and sorts their rows, and writes them in every format."""
+"""Chooses and sorts the rows of a table of `traceview show`, and writes them in every format."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from traceview.base.intervals import Int64Array
 from traceview.base.sweeping import SWEEPS
 from traceview.cli.options import word_of
 from traceview.cli.output import Target, format_of
-from traceview.document.vocabulary import CLASSES, STATES
-from traceview.ledger.states import IDLE_STATES, State
-from traceview.report.tables import check_pyarrow
+from traceview.document.vocabulary import STATES
+from traceview.report.tables import TableKind, check_pyarrow
 from traceview.trace.device.table import table, whole
 
 if TYPE_CHECKING:
@@ -249,108 +248,3 @@ def _shown(column: Column, priority: int, absent: str | None = None) -> ShownCol
     else:
         heading = column.name.replace("_", " ").replace(" ps", "").removesuffix(" count")
     return shown(kind, heading, [absent if c is None else c for c in cells], priority)
-
-
-# The tables: what their rows are, and which options have a meaning for them
-
-
-class TableKind(Struct, frozen=True):
-    """A table of a trace.
-
-    `summary`: what its rows are. `states`: what `--state` takes, by key its display name; empty where it has no meaning;
-    `state`: the column that holds them, "" where the rows are made for the states. `length`: the column that `--min` bounds,
-    or "". `sort`: the column that rows are sorted by. `within`: each value of this column has its own order and its own
-    `--top` rows. `things`: columns that together name what `--top` counts and the order is of, where it has several rows;
-    such a thing is as large as its largest row. `top`: so many on a terminal. `has_devices`: whether rows are about devices.
-    `sums`: columns whose cells add up over rows, for `--by`, which sorts by the first.
-    """
-
-    summary: str
-    states: Mapping[str, str] = {}
-    state: str = ""
-    length: str = ""
-    sort: str = ""
-    things: tuple[str, ...] = ()
-    within: str = ""
-    top: int | None = None
-    has_devices: bool = True
-    sums: tuple[str, ...] = ()
-
-
-def _words(looks: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict[str, str]:
-    return {key: looks[key].words for key in (looks if keys is None else keys)}
-
-
-_OF_DEVICES: Final = (
-    *("busy_ps", "idle_ps", "compute_exposed_ps", "collective_exposed_ps", "memset_exposed_ps"),
-    *(f"{way}_{what}" for way in ("h2d", "d2h", "d2d") for what in ("bytes", "exposed_ps")),
-)
-
-TABLES: Final = {
-    "gaps": TableKind(
-        "when a device did nothing, and why",
-        states=_words(STATES, (state.key for state in IDLE_STATES)),
-        length="duration_ps",
-        top=20,
-        sums=("duration_ps", *(f"{state.key}_ps" for state in IDLE_STATES)),
-    ),
-    "steps": TableKind(
-        "how long each step took, and what went into it",
-        length="duration_ps",
-        things=("host", "number"),
-        top=40,
-        sums=("duration_ps", *(f"{state.key}_ps" for state in State)),
-    ),
-    "devices": TableKind("how busy each device was, and with what", sums=_OF_DEVICES),
-    "ops": TableKind(
-        "every op and kernel",
-        states=_words(CLASSES),
-        state="class",
-        length="total_ps",
-        sort="total_ps",
-        within="device",
-        top=50,
-        sums=("total_ps", "count", "bytes"),
-    ),
-    "layers": TableKind(
-        "which layers and lines take the compute",
-        length="compute_ps_per_step",
-        sort="compute_ps_per_step",
-        within="device",
-        top=50,
-        sums=("own_ps_per_step",),
-    ),
-    "efficiency": TableKind("how many FLOP/s each device computes, and how far from its peak"),
-    "memory": TableKind(
-        "what fills the memory of GPUs at its peak",
-        sort="bytes",
-        within="device",
-        top=50,
-        sums=("bytes", "count"),
-    ),
-    "input": TableKind(
-        "the stages of tf.data",
-        length="self_ps",
-        has_devices=False,
-        sums=("self_ps", "waiting_ps", "calls", "slow_count"),
-    ),
-    "copies": TableKind(
-        "what issues copies between host and GPUs",
-        states=_words(CLASSES, ("h2d", "d2h", "d2d")),
-        state="direction",
-        length="total_ps",
-        within="device",
-        sums=("exposed_ps", "total_ps", "bytes", "count"),
-    ),
-    "collectives": TableKind(
-        "who waits in which collective",
-        length="duration_ps",
-        things=("collective",),
-        top=10,
-        sums=("duration_ps", "transfer_ps", "wait_ps", "bytes"),
-    ),
-    "balance": TableKind("how evenly the devices work"),
-    "findings": TableKind("what the report concludes", states=_words(STATES)),
-}
-"""The tables of a trace by name, in the order in which the help shows them. Rows on a terminal: the longest fit on one
-screen, with room for the rest of the answer."""

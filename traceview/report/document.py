@@ -49,7 +49,7 @@ from traceview.report.model import (
     started_ns,
     words_of_part,
 )
-from traceview.report.tables import TABLES
+from traceview.report.tables import TABLE_NAMES
 
 
 def explain_list(rules: Iterable[Rule], states: Iterable[Look]) -> doc.Section:
@@ -297,7 +297,7 @@ _OF_COMPUTE: Final = ("layers", "ops")
 _MOSTLY_RATIO: Final = 0.5
 
 _TABLES: Final = {
-    **{name: name for name in ("findings", *TABLES)},
+    **{name: name for name in ("findings", *TABLE_NAMES)},
     "idle": "gaps",
     "transfers": "copies",
 }

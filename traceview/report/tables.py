@@ -11,13 +11,14 @@ same holds behind each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from io import BytesIO
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.facts.selection import Selection, rows_in
@@ -27,6 +28,8 @@ from traceview.base.errors import UsageError
 from traceview.base.intervals import Int64Array
 from traceview.base.text import did_you_mean, encodable, lazy_pattern
 from traceview.document.sanitize import sanitize
+from traceview.document.vocabulary import CLASSES, STATES
+from traceview.ledger.states import IDLE_STATES, State
 from traceview.trace.device import table as event_tables
 from traceview.trace.device.table import (
     Column,
@@ -51,29 +54,128 @@ def host_rows(trace: Trace, selection: Selection, host: int) -> Int64Array:
     return inside
 
 
-_TOPICS: Final = {
-    "gaps": "gpu_time.idle",
-    "steps": "gpu_time.steps",
-    "devices": "gpu_time.device_time",
-    "ops": "workload.ops",
-    "layers": "workload.layers",
-    "efficiency": "workload.efficiency",
-    "memory": "workload.memory",
-    "input": "gpu_time.input",
-    "copies": "exchange.transfers",
-    "collectives": "exchange.collectives",
-    "balance": "exchange.balance",
+class TableKind(Struct, frozen=True):
+    """A table of `traceview show`.
+
+    `summary`: what its rows are. `topic`: the module of its topic, imported when it is asked for; "" where it is of all topics. `states`: what `--state` takes, by key its display name; empty where it has no meaning;
+    `state`: the column that holds them, "" where the rows are made for the states. `length`: the column that `--min` bounds,
+    or "". `sort`: the column that rows are sorted by. `within`: each value of this column has its own order and its own
+    `--top` rows. `things`: columns that together name what `--top` counts and the order is of, where it has several rows;
+    such a thing is as large as its largest row. `top`: so many on a terminal. `has_devices`: whether rows are about devices.
+    `sums`: columns whose cells add up over rows, for `--by`, which sorts by the first.
+    """
+
+    summary: str
+    topic: str = ""
+    states: Mapping[str, str] = {}
+    state: str = ""
+    length: str = ""
+    sort: str = ""
+    things: tuple[str, ...] = ()
+    within: str = ""
+    top: int | None = None
+    has_devices: bool = True
+    sums: tuple[str, ...] = ()
+
+
+def _words(looks: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict[str, str]:
+    return {key: looks[key].words for key in (looks if keys is None else keys)}
+
+
+_OF_DEVICES: Final = (
+    *("busy_ps", "idle_ps", "compute_exposed_ps", "collective_exposed_ps", "memset_exposed_ps"),
+    *(f"{way}_{what}" for way in ("h2d", "d2h", "d2d") for what in ("bytes", "exposed_ps")),
+)
+
+TABLES: Final = {
+    "gaps": TableKind(
+        "when a device did nothing, and why",
+        "gpu_time.idle",
+        states=_words(STATES, (state.key for state in IDLE_STATES)),
+        length="duration_ps",
+        top=20,
+        sums=("duration_ps", *(f"{state.key}_ps" for state in IDLE_STATES)),
+    ),
+    "steps": TableKind(
+        "how long each step took, and what went into it",
+        "gpu_time.steps",
+        length="duration_ps",
+        things=("host", "number"),
+        top=40,
+        sums=("duration_ps", *(f"{state.key}_ps" for state in State)),
+    ),
+    "devices": TableKind(
+        "how busy each device was, and with what", "gpu_time.device_time", sums=_OF_DEVICES
+    ),
+    "ops": TableKind(
+        "every op and kernel",
+        "workload.ops",
+        states=_words(CLASSES),
+        state="class",
+        length="total_ps",
+        sort="total_ps",
+        within="device",
+        top=50,
+        sums=("total_ps", "count", "bytes"),
+    ),
+    "layers": TableKind(
+        "which layers and lines take the compute",
+        "workload.layers",
+        length="compute_ps_per_step",
+        sort="compute_ps_per_step",
+        within="device",
+        top=50,
+        sums=("own_ps_per_step",),
+    ),
+    "efficiency": TableKind(
+        "how many FLOP/s each device computes, and how far from its peak", "workload.efficiency"
+    ),
+    "memory": TableKind(
+        "what fills the memory of GPUs at its peak",
+        "workload.memory",
+        sort="bytes",
+        within="device",
+        top=50,
+        sums=("bytes", "count"),
+    ),
+    "input": TableKind(
+        "the stages of tf.data",
+        "gpu_time.input",
+        length="self_ps",
+        has_devices=False,
+        sums=("self_ps", "waiting_ps", "calls", "slow_count"),
+    ),
+    "copies": TableKind(
+        "what issues copies between host and GPUs",
+        "exchange.transfers",
+        states=_words(CLASSES, ("h2d", "d2h", "d2d")),
+        state="direction",
+        length="total_ps",
+        within="device",
+        sums=("exposed_ps", "total_ps", "bytes", "count"),
+    ),
+    "collectives": TableKind(
+        "who waits in which collective",
+        "exchange.collectives",
+        length="duration_ps",
+        things=("collective",),
+        top=10,
+        sums=("duration_ps", "transfer_ps", "wait_ps", "bytes"),
+    ),
+    "balance": TableKind("how evenly the devices work", "exchange.balance"),
+    "findings": TableKind("what the report concludes", states=_words(STATES)),
 }
-"""The tables of `traceview show`, each with the module of its topic."""
+"""The tables of `traceview show`, in the order of its help. Rows on a terminal: the longest fit on one screen, with room for
+the rest of the answer."""
 
 _EVENTS: Final = ("device_events", "host_events", "copy_events")
-TABLES: Final = (*_TOPICS, *_EVENTS)
-"""The names: those of `traceview show`, and the events that overlap the window."""
+TABLE_NAMES: Final = (*(name for name, kind in TABLES.items() if kind.topic), *_EVENTS)
+"""The tables of a run, whatever its report concludes: those of topics, and the events that overlap the window."""
 
 
 def topic_of(name: str) -> Analysis[Any]:
     """The topic that a table of `traceview show` is of."""
-    topic: Analysis[Any] = import_module(f"traceview.analysis.{_TOPICS[name]}").ANALYSIS
+    topic: Analysis[Any] = import_module(f"traceview.analysis.{TABLES[name].topic}").ANALYSIS
     return topic
 
 
@@ -82,8 +184,8 @@ def table_of(context: Context, name: str) -> Table:
 
     `context`: with options that leave out no row. Raises `UsageError` for a name that no table has.
     """
-    if name not in TABLES:
-        hint = did_you_mean(name, TABLES, f"one of {', '.join(TABLES)}")
+    if name not in TABLE_NAMES:
+        hint = did_you_mean(name, TABLE_NAMES, f"one of {', '.join(TABLE_NAMES)}")
         raise UsageError(f"no table is called {name!r}", hint=hint)
     if name not in _EVENTS:
         return _of_topic(context, name)

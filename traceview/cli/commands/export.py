@@ -93,16 +93,16 @@ def _write_trace(
 def _write_tables(
     context: typer.Context, logdir: Location, folder: Location, to: str, *, force: bool
 ) -> Trace:
-    from traceview.report.tables import TABLES
+    from traceview.report.tables import TABLE_NAMES
 
     if str(folder) == "-":
         raise UsageError("tables need a folder: -o DIR")
-    check_folder(folder, [f"{name}.{to}" for name in TABLES], force=force)
+    check_folder(folder, [f"{name}.{to}" for name in TABLE_NAMES], force=force)
     if to == "parquet":
         check_pyarrow("--to parquet")
     source = Source.of(context, logdir)
     with source.context() as made_from, stage("writing"):
-        write_folder(folder, {f"{name}.{to}": _table(to, made_from, name) for name in TABLES})
+        write_folder(folder, {f"{name}.{to}": _table(to, made_from, name) for name in TABLE_NAMES})
         return made_from.trace
 
 

@@ -31,7 +31,8 @@ from traceview.cli.options import (
 )
 from traceview.cli.output import Target, say
 from traceview.cli.report_source import Source
-from traceview.cli.table import FORMATS, TABLES, Choice, checked_format, content
+from traceview.cli.table import FORMATS, Choice, checked_format, content
+from traceview.report.tables import TABLES
 
 if TYPE_CHECKING:
     from traceview.trace.model import Trace
