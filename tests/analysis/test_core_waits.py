@@ -134,6 +134,21 @@ def test_other_processes_cost_what_they_ran(tmp_path: Path) -> None:
     assert "to other processes, which take 60% of the 4 cores" in finding.title
 
 
+@pytest.mark.parametrize(
+    ("children_ns", "who"), [(13, "processes that the script starts"), (11, "other processes")]
+)
+def test_processes_that_the_script_starts_are_told_where_they_are_most(
+    children_ns: int, who: str, tmp_path: Path
+) -> None:
+    """Of 24 ns that other processes ran in 10; those of the script were counted for twice that."""
+    load = {"elapsed_ns": 10, "busy_ns": 40, "own_ns": 16, "cores": 4}
+    load |= {"children_elapsed_ns": 20, "children_ns": 2 * children_ns}
+    finding = found(tmp_path, load=load, code="other-processes")
+    assert finding is not None
+    assert f"to {who}, which take 60% of the 4 cores" in finding.title
+    assert finding.action.startswith("Start fewer" if children_ns > 12 else "Record again")
+
+
 def test_a_thread_of_the_script_costs_what_it_ran(tmp_path: Path) -> None:
     loads = {**LOADS, PIPELINE: (0.2, 0.0), SCRIPT: (0.8, 0.0)}
     finding = found(tmp_path, loads=loads, code="python-thread")

@@ -34,7 +34,7 @@ def test_the_shares_of_the_cores(tmp_path: Path) -> None:
     report = report_of(tmp_path, load(4, 1))
     assert report.results.machine_load is not None
     (row,) = report.results.machine_load.hosts
-    assert (row.core_count, row.other_ratio) == (4, 0.75)
+    assert (row.core_count, row.other_ratio, row.started_ratio) == (4, 0.75, None)
     # No clock shows that a thread waited for a core.
     assert "other-processes" not in [finding.code for finding in report.findings]
 

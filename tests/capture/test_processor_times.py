@@ -114,7 +114,7 @@ def group(
 ) -> Mapping[str, Any] | None:
     """The group of a window that opens and closes at counters of these texts."""
     stat = folder / "stat"
-    monkeypatch.setattr(processor_times, "_STAT", stat)
+    monkeypatch.setattr(processor_times, "_PROC", folder)
     sidecar, listener = Sidecar(), ProcessorTimesListener()
     stat.write_text(before, encoding="ascii")
     listener.opened(sidecar)
@@ -141,3 +141,36 @@ def test_without_counters_nothing_is_added(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert group(tmp_path, monkeypatch, text, text) is None
+
+
+def write_process(folder: Path, pid: int, parent: int, ticks: int, name: str = "worker") -> None:
+    """A process that ran for so long itself, and whose ended children did for one tick."""
+    (folder / str(pid)).mkdir(exist_ok=True)
+    fields = ["S", parent, *9 * [7], ticks - 2, 1, 1, 0, 20, 0]
+    text = f"{pid} ({name}) {' '.join(map(str, fields))}"
+    (folder / str(pid) / "stat").write_text(text, encoding="utf-8")
+
+
+def test_processes_that_this_one_started_count_with_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor_times, "_PROC", tmp_path)
+    (tmp_path / "stat").write_text("cpu  1 1 1 1 1 1 1 1\n", encoding="ascii")
+    (tmp_path / "12" / "task").mkdir(parents=True)
+    (tmp_path / "13").write_text("no process", encoding="ascii")
+    own = os.getpid()
+    write_process(tmp_path, own, 1, 1000)
+    write_process(tmp_path, 1, 0, 5000)
+    write_process(tmp_path, own + 1, own, 100, name="a) R 1 (b")
+    write_process(tmp_path, own + 2, own + 1, 200)
+    write_process(tmp_path, own + 3, 1, 3000)
+    sidecar, listener = Sidecar(), ProcessorTimesListener()
+    listener.opening(sidecar)
+    listener.opened(sidecar)
+    write_process(tmp_path, own + 1, own, 140)
+    write_process(tmp_path, own + 2, own + 1, 205)
+    write_process(tmp_path, own + 3, 1, 9000)
+    listener.closed(sidecar, tmp_path)
+    load = sidecar.groups["load"]
+    assert load["children_ns"] == 45 * TICK_NS
+    assert load["children_elapsed_ns"] >= load["elapsed_ns"]

@@ -438,9 +438,17 @@ NVML: Final = Analysis[Nvml](
 
 # Cores
 
+_STARTED: Final = "started"
+"""The script started the processes."""
+_MAIN_RATIO: Final = 0.5
+"""Of the time of other processes."""
+
 OTHER_PROCESSES: Final = Rule(
     code="other-processes",
     title="{who:loses/lose} {loss} to other processes, which take {share} of the {cores}",
+    titles={
+        _STARTED: "{who:loses/lose} {loss} to processes that the script starts, which take {share} of the {cores}"
+    },
     meaning=(
         "Threads of the step were ready to run and had no core while other processes ran, as the kernel counted: ops on the "
         "CPU, dispatch and launches took longer."
@@ -451,9 +459,14 @@ OTHER_PROCESSES: Final = Rule(
     ),
     states=(State.NO_CORE,),
     action="Record again while nothing else runs, or give the training cores of its own: `taskset`, or a limit for the others.",
-    advice="Processes that the script starts itself, such as those of a data loader, count too.",
+    actions={
+        _STARTED: "Start fewer of them, let them do less, or give them cores of their own: `os.sched_setaffinity` in each."
+    },
     reasons={"": "the kernel counts how long threads wait for a core"},
-    metrics={"other_ratio": "share of the cores"},
+    metrics={
+        "other_ratio": "share of the cores",
+        "started_ratio": "of processes that the script started",
+    },
     example="Both replicas lose 14.1 of 40.2 ms (35%) to other processes, which take 80% of the 2 cores",
 )
 
@@ -465,11 +478,13 @@ class HostLoad(Record, frozen=True):
         host: Host.
         core_count: Cores of the machine.
         other_ratio: Share of their time that all other processes took.
+        started_ratio: That of processes that the job itself has started, no more than other_ratio; null where not known.
     """
 
     host: Hostname
     core_count: Count
     other_ratio: Share
+    started_ratio: Share | None
 
 
 class MachineLoad(Record, frozen=True):
@@ -492,18 +507,32 @@ def compute_cores(context: Context) -> MachineLoad | Skipped:
         whole, own = load.elapsed_ns * load.cores, load.own_ns or 0
         # Ticks are coarse: a share may come out above what the process leaves.
         other_ratio = min(max(load.busy_ns - own, 0), max(whole - own, 0)) / whole
-        found.append(HostLoad(host.name, load.cores, other_ratio))
+        started_ratio = None
+        if load.children_elapsed_ns and load.children_ns is not None:
+            of_children = load.children_ns / (load.children_elapsed_ns * load.cores)
+            started_ratio = min(of_children, other_ratio)
+        found.append(HostLoad(host.name, load.cores, other_ratio, started_ratio))
     return MachineLoad(tuple(found)) if found else Skipped("the capture recorded no load")
 
 
 def diagnose_cores(context: Context, result: MachineLoad) -> Iterator[Finding | None]:
     """What devices lose because other processes have the cores."""
     most = max(result.hosts, key=lambda row: row.other_ratio)
+    key = _STARTED if (most.started_ratio or 0.0) > _MAIN_RATIO * most.other_ratio else ""
     yield OTHER_PROCESSES.of_rows(
         context,
         context.ledger.rows(states=OTHER_PROCESSES.states),
         arguments={"share": Part(most.other_ratio), "cores": Number(most.core_count, "core")},
-        evidence=[Evidence("other_ratio", most.other_ratio, None, most.host)],
+        evidence=[
+            Evidence("other_ratio", most.other_ratio, None, most.host),
+            *(
+                [Evidence("started_ratio", most.started_ratio, None, most.host)]
+                if most.started_ratio is not None
+                else []
+            ),
+        ],
+        title=key,
+        action=key,
         keeps_waiting=True,
     )
 

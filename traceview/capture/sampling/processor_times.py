@@ -1,6 +1,7 @@
 """Adds to the sidecar how busy the cores of the machine were in the window, and how long each thread ran and waited for one (Linux).
 
-`/proc/stat` counts that of all processes since boot, in ticks (proc(5)); `thread_clocks.c` asks the kernel for that of threads.
+`/proc/stat` counts that of all processes since boot, `/proc/PID/stat` that of one, in ticks (proc(5)); `thread_clocks.c` asks
+the kernel for that of threads.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from traceview.capture.sidecar.file import Sidecar, WindowListener
 
 INTERVAL_NS: Final = 4_000_000
 """The kernel brings the clock of a running thread up to date every 1 to 4 ms."""
-_STAT: Final = Path("/proc/stat")
+_PROC: Final = Path("/proc")
 _IDLE: Final = (3, 4)
 """Places of the times in which a core had nothing to do, or only waited for a disk."""
 _COUNTED: Final = 8
 """Times of guests, which come after these, are counted in them."""
+_OF_CHILDREN: Final = ("children_elapsed_ns", "children_ns")
+_OWN_TICKS: Final = slice(11, 15)
+"""Places, behind the name, of the times of a process and of those it has started that have ended."""
 _CLOCKS: ModuleType | None = None
 with suppress(ImportError):
     _CLOCKS = import_module("traceview.capture.sampling.thread_clocks")
@@ -33,12 +37,20 @@ with suppress(ImportError):
 class ProcessorTimesListener(WindowListener):
     """Adds the groups `load` and `threads`, where the system counts these times.
 
+    `load` holds the time of all processes and of this one while the profile ran, and of those that this one has started, of which
+    some may have ended, in a time that begins before: they are looked for where that is not recorded.
+
     `threads` holds `rows`, a compressed text of int64 in five columns, by thread and time: Unix nanoseconds, number of the thread, what pthread_self returns in it (0 where
     not known), and nanoseconds that it ran and waited until then, each as the difference from the row before. A thread has a row for each round in which a clock of it had moved.
     """
 
     def __init__(self) -> None:
         self._begun: tuple[int, ...] = ()
+        self._children: tuple[int, ...] = ()
+
+    def opening(self, sidecar: Sidecar) -> None:
+        """Read the times of other processes, which takes a while."""
+        self._children = _of_children()
 
     def opened(self, sidecar: Sidecar) -> None:
         """Read the times as the window opens, and begin to note those of threads."""
@@ -51,8 +63,10 @@ class ProcessorTimesListener(WindowListener):
         rows = b"" if _CLOCKS is None else _CLOCKS.stop()
         fields = ("elapsed_ns", "busy_ns", "own_ns")
         load = {f: now - then for f, now, then in zip(fields, _times(), self._begun, strict=False)}
+        of_children = zip(_OF_CHILDREN, _of_children(), self._children, strict=False)
+        children = {f: max(now - then, 0) for f, now, then in of_children}
         if load:
-            sidecar.add("load", {**load, "cores": os.cpu_count()})
+            sidecar.add("load", {**load, **children, "cores": os.cpu_count()})
         if rows:
             noted = sorted(iter_unpack("=qqqqq", rows), key=lambda row: (row[1], row[0]))
             # As differences, which compress better.
@@ -68,10 +82,35 @@ class ProcessorTimesListener(WindowListener):
 def _times() -> tuple[int, ...]:
     """The clock, and processor time of all processes and of this one, in nanoseconds; empty where the system shows none."""
     with suppress(OSError, ValueError, IndexError):
-        first = _STAT.read_text("ascii").splitlines()[0].split()
+        first = (_PROC / "stat").read_text("ascii").splitlines()[0].split()
         ticks = [int(text) for text in first[1 : 1 + _COUNTED]]
         busy = sum(count for place, count in enumerate(ticks) if place not in _IDLE)
-        busy_ns = busy * (10**9 // os.sysconf("SC_CLK_TCK"))
+        busy_ns = busy * _tick_ns()
         if len(ticks) == _COUNTED:
             return time.monotonic_ns(), busy_ns, time.process_time_ns()
     return ()
+
+
+def _tick_ns() -> int:
+    return 10**9 // os.sysconf("SC_CLK_TCK")
+
+
+def _of_children() -> tuple[int, ...]:
+    """The clock, and processor time of all processes below this one, in nanoseconds; empty where the system shows none."""
+    of_process: dict[int, tuple[int, int]] = {}
+    with suppress(OSError):
+        for folder in _PROC.iterdir():
+            # A process may end meanwhile. Its name, in parentheses, may hold anything.
+            with suppress(OSError, ValueError, IndexError):
+                _, _, shown = (folder / "stat").read_bytes().rpartition(b")")
+                fields = shown.split()
+                ticks = sum(map(int, fields[_OWN_TICKS]))
+                of_process[int(folder.name)] = int(fields[1]), ticks
+    parents, ticks = {os.getpid()}, 0
+    while parents:
+        found = {process for process, (parent, _) in of_process.items() if parent in parents}
+        ticks += sum(of_process.pop(process)[1] for process in found)
+        parents = found
+    of_ended = os.times()
+    ended_ns = round((of_ended.children_user + of_ended.children_system) * 1e9)
+    return (time.monotonic_ns(), ended_ns + ticks * _tick_ns()) if of_process else ()

@@ -446,11 +446,16 @@ class RecordedCompilations(Struct, frozen=True):
 
 
 class RecordedLoad(Struct, frozen=True):
-    """What the `cores` of the machine did while the window was open: busy time of all processes, and of this one."""
+    """What the `cores` of the machine did while the window was open: busy time of all processes, and of this one.
+
+    `children_ns` is that of the processes that it had started, in another time, which begins earlier.
+    """
 
     elapsed_ns: RecordedCount | None
     busy_ns: RecordedCount | None
     own_ns: RecordedCount | None
+    children_elapsed_ns: RecordedCount | None
+    children_ns: RecordedCount | None
     cores: RecordedCount | None
 
     @property
