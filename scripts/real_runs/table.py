@@ -348,6 +348,18 @@ PROGRAMS: Final = {
         ),
         Program("loop_lock", "a thread keeps a lock", _WAITS),
         Program(
+            "loop_worker_queue",
+            "a generator waits for the one process that loads its batches",
+            _INPUT,
+            advice="Give that more threads or processes",
+            present={"input-bound": 0.24},
+        ),
+        Program(
+            "loop_worker_processes",
+            "processes that the script started compute on the cores of the replicas",
+            ("other-processes",),
+        ),
+        Program(
             "loop_waiting_generator",
             "a generator waits",
             _INPUT,

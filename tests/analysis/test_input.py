@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import finding_of, lost_ps
-from tests.python_sidecars import native_threads
+from tests.python_sidecars import Line, native_threads
 from tests.sidecars import write_sidecar
 from traceview.analysis.gpu_time.input import Input
 from traceview.analysis.gpu_time.input_rules import INPUT_BOUND
@@ -71,12 +72,14 @@ def buffered(
     returns_ms: float = 0,
     python_ms: tuple[float, float] | None = None,
     load: float | None = None,
+    inner: Sequence[Line] = (),
 ) -> tuple[Input, Finding | None]:
     """Eight steps of 100 ms on a replica or a GPU that waits, behind a buffer that is empty in some of them.
 
     The stage works on a thread of its own, and runs a Python function for `python_ms`. After the wait the thread of the
     step records nothing for some time, and then does not return for some time from a call of TensorFlow.
-    `other_wait_ms`: where the buffer is not empty. `load`: the part of a core that the Python function uses.
+    `other_wait_ms`: where the buffer is not empty. `load`: the part of a core that the Python function uses, which calls
+    `inner`.
     """
     trace = new_trace(length_ms=1000)
     worker, executor = trace.thread("tf_data_iterator_resource", 40), trace.thread("tf_Compute", 41)
@@ -103,7 +106,7 @@ def buffered(
             step.host("replica_0/x:MatMul", begin, 100, thread=executor)
         else:
             step.kernel(0, begin, 100, launch_ms=begin)
-    python = None if load is None else native_threads([40], length_ms=800, load=load)
+    python = None if load is None else native_threads([40], length_ms=800, load=load, inner=inner)
     return examined(trace, folder, {"python": python})
 
 
@@ -275,6 +278,35 @@ def test_a_generator_that_waits_for_something_else_keeps_no_lock(
     )
     assert lost_ps(bound) == ms(lost_ms)
     assert bound is not None
+    assert bound.action.startswith(action)
+
+
+@pytest.mark.parametrize(
+    ("load", "title", "action"),
+    [
+        (
+            0.49,
+            "a generator waits for another thread or process in fetch",
+            "Give that more threads",
+        ),
+        (0.51, "Generator is too slow, fetch", "Do the work in ops of TensorFlow"),
+    ],
+)
+def test_a_generator_that_takes_from_a_queue_waits_unless_it_mostly_computes(
+    load: float, title: str, action: str, tmp_path: Path
+) -> None:
+    """It is woken often: what another process hands over comes in pieces."""
+    _, bound = buffered(
+        tmp_path,
+        work_ms=95,
+        empty_steps=8,
+        name="Generator",
+        python_ms=(0, 95),
+        load=load,
+        inner=[("multiprocessing/connection.py", "_recv", 395, False)],
+    )
+    assert bound is not None
+    assert f" for input: {title}, train.py:7" in bound.title
     assert bound.action.startswith(action)
 
 

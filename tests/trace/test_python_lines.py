@@ -72,6 +72,7 @@ def analyzed(folder: Path, group: Any) -> traceview.Report:
 
 
 WAIT: Line = ("threading.py", "wait", 327, False)
+RECEIVE: Line = ("multiprocessing/connection.py", "_recv", 395, False)
 QUEUE: Line = ("tensorflow/python/distribute/coordinator/cluster_coordinator.py", "get", 470, False)
 IDENTITY: Line = ("tensorflow/python/ops/gen_array_ops.py", "identity", 4226, False)
 JOIN: Line = ("train.py", "main", 34, True)
@@ -346,6 +347,15 @@ def _lines_of(
 ) -> Callable[..., Any]:
     if not samples:
         return lambda *_: None
+    lines = python_lines_of(samples, cpu_us, late_us)
+    return lambda thread, start, end: lines.at(thread, np.array(start) * 1000, np.array(end) * 1000)
+
+
+def python_lines_of(
+    samples: Sequence[Sample],
+    cpu_us: Sequence[int] | None = None,
+    late_us: Sequence[int] | None = None,
+) -> PythonLines:
     group = python_group(samples, THREADS, cpu_us, late_us=late_us)
     wrong: list[str] = []
     fields: dict[str, Any] = {field: group.get(field) for field in PythonRecord.__struct_fields__}
@@ -355,5 +365,23 @@ def _lines_of(
     assert read is not None
     assert wrong == []
     recording: Any = SimpleNamespace(hosts=[SimpleNamespace(start_ps=0)])
-    lines = PythonLines(recording, 0, read, PROFILE_START_NS)
-    return lambda thread, start, end: lines.at(thread, np.array(start) * 1000, np.array(end) * 1000)
+    return PythonLines(recording, 0, read, PROFILE_START_NS)
+
+
+@pytest.mark.parametrize(("computes", "is_named"), [(5, True), (4, False)])
+def test_a_line_is_what_ops_wait_for_if_it_computes_for_half_of_the_time(
+    computes: int, is_named: bool
+) -> None:
+    """Of ten milliseconds; where it does not compute it waits for what another process hands over, woken now and then."""
+    loads = [0.9] * computes + [0.3] * (10 - computes)
+    stacks: list[tuple[Line, ...]] = [(PARSE,)] * computes + [(RECEIVE, PARSE)] * (10 - computes)
+    samples = [(at_ms(ms), LOADER, stack) for ms, stack in enumerate([(PARSE,), *stacks])]
+    cpu_us = [round(1000 * sum(loads[:ms])) for ms in range(11)]
+    lines = python_lines_of(samples, cpu_us)
+    spans = np.array([0]), np.array([10**10]), np.array([0])
+    (needed,) = lines.of_others(MAIN, *spans, 1, may_wait=False)
+    assert (needed is not None) is is_named
+    (line,) = lines.of_others(MAIN, *spans, 1, may_wait=True)
+    assert line is not None
+    assert str(line) == "loader.py:12 in parse"
+    assert line.state == ("runs" if is_named else "waits")

@@ -75,6 +75,20 @@ CLEARING: Final = lazy_pattern(r"jax/_src/api\.py clear_caches")
 """That which drops all that JAX has compiled."""
 
 
+FEED: Final = (
+    "Give that more threads or processes, or less work: what the line asks for is not there yet."
+)
+OTHERS: Final = "another thread or process"
+"""What helps a line that waits in a queue, and what it waits for."""
+_AWAITED_IN: Final = {
+    "iterator": ("in make_iterator", "in anonymous_iterator_v3"),
+    "queue": ("queue.py", "threading.py", "multiprocessing/", "concurrent/futures/"),
+    "network": ("socket.py", "ssl.py", "http/", "urllib/", "urllib3/", "requests/"),
+    "native": ("keras/", "tf_keras/"),
+}
+"""What the line of a library holds in which a thread waits for each of these: its module, or its function."""
+
+
 class PythonShare(Record, frozen=True):
     """The Python that a thread was in for most of some time, from samples of its stack.
 
@@ -91,6 +105,17 @@ class PythonShare(Record, frozen=True):
     inner: SourceLine | None
     ratio: Share
     state: PythonState = "runs"
+
+    @property
+    def awaits(self) -> str:
+        """What the line waits for, a key of `_AWAITED_IN`; "" where no module shows that, and where Python runs."""
+        inner = self.inner or ""
+        if self.state == "runs":
+            return ""
+        found = (
+            key for key, at in _AWAITED_IN.items() if inner.startswith(at) or inner.endswith(at)
+        )
+        return next(found, "")
 
     @property
     def evidence(self) -> Evidence:

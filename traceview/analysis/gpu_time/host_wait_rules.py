@@ -6,6 +6,7 @@ from typing import Final
 
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_KERNELS, SMALL_KERNEL_PS
+from traceview.analysis.facts.python import FEED, OTHERS
 from traceview.analysis.rules.rule import Advised, Rule
 from traceview.document import numbers
 from traceview.ledger.states import State
@@ -36,7 +37,7 @@ _NO_PYTHON: Final = {
 """Where samples show that what devices wait for is not Python that runs."""
 
 _AWAITED_ACTIONS: Final[dict[str, Advised]] = {
-    "queue": "Give that more threads or processes, or less work: what the line asks for is not there yet.",
+    "queue": FEED,
     "network": "Do it in a thread of its own, or in every 100th step only.",
     "waits": (
         "Wait less often, or in a thread of its own.",
@@ -103,7 +104,7 @@ _CONVERSIONS: Final = {
 }
 
 _AWAITED_WORDS: Final = {
-    "queue": "another thread or process",
+    "queue": OTHERS,
     "network": "the network",
     "waits": "Python that itself waits",
 }
@@ -123,14 +124,6 @@ def _in_step(what: str) -> str:
     return f"{{who:waits/wait}} {{loss}} for {what} in the step[ in {{line}}]{_ON}"
 
 
-AWAITED_IN: Final = {
-    "iterator": ("in make_iterator", "in anonymous_iterator_v3"),
-    "queue": ("queue.py", "threading.py", "multiprocessing/", "concurrent/futures/"),
-    "network": ("socket.py", "ssl.py", "http/", "urllib/", "urllib3/", "requests/"),
-    "native": ("keras/", "tf_keras/"),
-}
-"""What the line of a library holds in which a thread waits for each of these: its module, or its function."""
-
 USED_IN: Final = {
     "file": (
         *(
@@ -148,7 +141,7 @@ USED_IN: Final = {
     ),
     "report": ("json/", "csv.py", "logging/", "pandas/io/formats/", "matplotlib/"),
 }
-"""The same where it runs Python: in a module that reads files, and in one that writes down what others read later."""
+"""What the line of a library holds that runs Python: its module, which reads files, or writes down what others read later."""
 
 D2H_SYNC: Final = Rule(
     code="d2h-sync",

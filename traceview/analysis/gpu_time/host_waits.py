@@ -440,13 +440,10 @@ def _instead(python: PythonShare | None) -> str:
     """The key of what is said of a line: what it waits for, or works on, where a module shows that."""
     if python is None:
         return ""
-    inner, runs = python.inner or "", python.state == "runs"
-    known = (
-        key
-        for key, parts in (rules.USED_IN if runs else rules.AWAITED_IN).items()
-        if inner.startswith(parts) or inner.endswith(parts)
-    )
-    return next(known, "" if runs else python.state)
+    if python.state != "runs":
+        return python.awaits or python.state
+    inner = python.inner or ""
+    return next((key for key, modules in rules.USED_IN.items() if inner.startswith(modules)), "")
 
 
 _HOOK: Final = ".on_"

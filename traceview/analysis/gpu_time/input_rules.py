@@ -17,6 +17,7 @@ from traceview.analysis.facts.input_supply import (
     pipeline_python,
     supply_of,
 )
+from traceview.analysis.facts.python import FEED, OTHERS
 from traceview.analysis.facts.selection import covered_ps
 from traceview.analysis.facts.threads import core_waits
 from traceview.analysis.measures.context import Context
@@ -59,6 +60,8 @@ _CORES: Final = "cores"
 _GENERATOR: Final = "generator"
 _WAITING: Final = "waiting_generator"
 """The generator waits, and computes little."""
+_QUEUE: Final = "queue"
+"""It waits for what another thread or process makes."""
 _LATE: Final = "waiting_map"
 """Python of a parallel map waits, and computes little."""
 _ELEMENTS: Final = "generator_elements"
@@ -168,6 +171,7 @@ _ACTIONS: Final[dict[str, Advised]] = {
         "Let threads load ahead in the generator: `multiprocessing.pool.ThreadPool(8).imap(load, keys)`.",
         "The generator waits most of the time, for a server, a file, a queue or a timer, and makes one element after the other.",
     ),
+    _QUEUE: FEED,
     _LATE: (
         "Let late elements hold up no others: `dataset.map(function, num_parallel_calls=32, deterministic=False)`.",
         "Its Python waits most of the time, for a server, a file or a timer. More calls at once wait together, and take no core for that.",
@@ -257,6 +261,8 @@ INPUT_BOUND: Final = Rule(
         _LOCK: "{who:loses/lose} {loss} to the input pipeline, whose Python keeps the lock[, {line}]",
         _CORES: "{who:loses/lose} {loss} to the cores that the input pipeline takes[: {stage}]",
         _DROPPED: "{who:waits/wait} {loss} for input: {made} are made for {kept} that {drops} hands on",
+        _WAITING: "{who:waits/wait} {loss} for input: a generator waits[ in {line}]",
+        _QUEUE: f"{{who:waits/wait}} {{loss}} for input: a generator waits for {OTHERS}[ in {{line}}]",
         "host": "{who:waits/wait} {loss} for input[: {stage} is too slow]",
         _MADE: "{who:waits/wait} {loss} for a data set that each step makes[, {line}]",
     },
@@ -423,7 +429,9 @@ class _Sentences:
             self.notes.append("late")
         elif keeps_lock or takes_cores:
             self.title = _LOCK if keeps_lock else _CORES
-        if supply and supply.slowest and self.title != _CORES:
+        if not self.title and self._is_generator and self._waits:
+            self.title = self._waiting
+        if supply and supply.slowest and self.title not in (_CORES, _WAITING, _QUEUE):
             self._name_stage(supply, supply.slowest)
         if supply and supply.dropped:
             dropped, self.title = supply.dropped, self.title or _DROPPED
@@ -433,10 +441,10 @@ class _Sentences:
         if self._lacks_prefetch:
             self.notes.append(_PREFETCH)
         line = ["line"] if self._python and (self._is_generator or self._runs_python) else []
-        self.notes += line
+        self.notes += line if self.title not in (_WAITING, _QUEUE) else []
         if keeps_lock:
             self.notes += [_LOCK] if line or not self._python else [_LOCK, "line"]
-        if self._python and "line" in self.notes:
+        if self._python and (line or "line" in self.notes):
             self.arguments["line"] = Line(self._python.line)
         if takes_cores:
             self._add_cores()
@@ -467,6 +475,11 @@ class _Sentences:
     def _waits(self) -> bool:
         """Whether Python of the pipeline mostly waits."""
         return self._python is not None and self._python.state == "waits"
+
+    @property
+    def _waiting(self) -> str:
+        """The key of what a generator waits for."""
+        return _QUEUE if self._python and self._python.awaits == "queue" else _WAITING
 
     @property
     def _lacks_prefetch(self) -> bool:
@@ -543,7 +556,7 @@ class _Sentences:
             may_move = any(action_for(kind) in _MOVABLE for kind in before)
             return action if may_move else "rejected"
         if action == _GENERATOR and self._waits:
-            return _WAITING
+            return self._waiting
         return _ELEMENTS if action == _GENERATOR and self._yields_quickly(stage) else action
 
     @staticmethod

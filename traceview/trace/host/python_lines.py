@@ -23,6 +23,7 @@ from traceview.base.intervals import (
     places,
     union,
 )
+from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_MS, PS_PER_NS, PS_PER_US
 from traceview.trace.columns import NONE
@@ -185,9 +186,9 @@ class PythonLines:
     ) -> list[PythonLine | None]:
         """The same for all threads but one, among samples inside code of the user in which the thread runs something.
 
-        `may_wait`: where no line computes, one counts that waits, as for a file. Otherwise only threads
-        count that native code started: functions of ops run in these, and what a thread of the script does beside them keeps
-        no op waiting.
+        `may_wait`: where lines that compute have less than half of that time, one counts that waits, as for a file. Otherwise
+        only lines count that compute for half of the spans, in threads that native code started: functions of ops run in
+        these, and what a thread of the script does beside them keeps no op waiting.
         """
         samples, spans = self._samples, (start_ps, end_ps, group, count)
         # No native code has started these.
@@ -195,12 +196,18 @@ class PythonLines:
         is_of_script = np.array(by_python, dtype=np.bool_)[samples.thread]
         is_idle = self._waits[samples.stack] & is_of_script
         is_other = (samples.thread != thread) & self._is_user[samples.stack] & ~is_idle
-        computing = is_other & ~(self._load < _AT_REST_RATIO)
+        computing = is_other & ~(self._load < self._least_load)
         if not may_wait:
-            return self._most(np.flatnonzero(computing & ~is_of_script), *spans)
+            lines = self._most(np.flatnonzero(computing & ~is_of_script), *spans)
+            whole_ps = SWEEPS.totals(group, end_ps - start_ps, count).tolist()
+            of_group = zip(lines, whole_ps, strict=True)
+            return [line if line and 2 * line.sampled_ps >= ps else None for line, ps in of_group]
         computes = self._most(np.flatnonzero(computing), *spans)
         waits = self._most(np.flatnonzero(is_other), *spans)
-        return [line or other for line, other in zip(computes, waits, strict=True)]
+        return [
+            line if line and other and 2 * line.sampled_ps >= other.sampled_ps else other
+            for line, other in zip(computes, waits, strict=True)
+        ]
 
     def locks_kept(self, threads: Collection[int]) -> dict[int, IntervalSet]:
         """When each of some threads kept Python's lock from others: between two rounds, as the second came late while they computed.
@@ -432,7 +439,7 @@ class PythonLines:
         load = self._load[row]
         if state == "native" or np.isnan(load):
             return state
-        return "waits" if load < _AT_REST_RATIO else "runs"
+        return "waits" if load < self._least_load[row] else "runs"
 
     def _line_of(self, stack: int) -> PythonFrame:
         """The line that stands for a stack; the function of Keras that it called is named, where one does the work."""
@@ -544,6 +551,11 @@ class PythonLines:
     def _is_native(self) -> BoolArray:
         """Stacks whose innermost frame is in native code of TensorFlow."""
         return self._stacks_in(0, lambda frame: frame.state == "native")
+
+    @cached_property
+    def _least_load(self) -> npt.NDArray[np.float64]:
+        """By sample the part of a core from which on its thread computes: more in what waits, where it may be woken often."""
+        return np.where(self._waits[self._samples.stack], _MOSTLY_RATIO, _AT_REST_RATIO)
 
     @cached_property
     def _waits(self) -> BoolArray:
