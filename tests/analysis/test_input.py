@@ -10,6 +10,7 @@ import pytest
 
 import traceview
 from scripts.cuda_trace import CudaTrace
+from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import finding_of, lost_ps
 from tests.python_sidecars import Line, native_threads
@@ -506,3 +507,12 @@ def test_a_pipeline_that_is_debugged_runs_on_one_thread(is_debugged: bool, tmp_p
     bound = finding_of(traceview.analyze(tmp_path), "input-bound")
     assert bound is not None
     assert bound.action.startswith(f"Turn {mode} off") is is_debugged
+
+
+def test_the_device_whose_batch_comes_late_is_named_and_who_waits_for_it(tmp_path: Path) -> None:
+    SCENARIOS["late_batch"]().write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    (bound,) = (row for row in report.findings if row.code == "input-bound")
+    assert bound.title.startswith("GPU:1 waits 11.8 of 50.0 ms (24%) for input")
+    assert bound.title.endswith("; meanwhile GPU:0 waits")
+    assert bound.devices == ("GPU:1", "GPU:0")

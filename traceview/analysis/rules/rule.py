@@ -197,11 +197,18 @@ class Rule(Struct, frozen=True, kw_only=True):
 
         `named`: devices that the title names, numbers of the device list; by default those that lose at least half as
         much as the one that loses most. The arguments `who` and `loss` are made here. With few steps the
-        confidence is low. `keeps_waiting`: the loss holds what other devices wait meanwhile for these. `takes_cores`: the rows
+        confidence is low. `keeps_waiting`: the loss holds what other devices wait meanwhile for these, which the title then names, too. `takes_cores`: the rows
         are parts of what lasted longer without a core, and say how much and not when, so no path holds them. `saved_ratio`: the
         loss is this part of it, for the rest remains. `words`: as of `finding`.
         """
         ledger = context.ledger
+        waiting: tuple[str, ...] = ()
+        if keeps_waiting and named is None:
+            # Who waits for them is no cause.
+            numbers_of = {ledger.trace.device_key(device): device for device in ledger.devices}
+            named = [numbers_of[key] for key in ledger.loss(rows).devices]
+            of_all = ledger.loss(rows, keeps_waiting=True).devices
+            waiting = tuple(key for key in of_all if numbers_of[key] not in named)
         lost = ledger.loss(rows, named, keeps_waiting=keeps_waiting).times(saved_ratio)
         if not lost.ps or lost.share < self.limit:
             return None
@@ -222,8 +229,7 @@ class Rule(Struct, frozen=True, kw_only=True):
         loss = finding_loss(lost, bound_ps, self.states)
         awaited_ps = 0
         if keeps_waiting:
-            keys = {ledger.trace.device_key(device): device for device in ledger.devices}
-            own = ledger.loss(rows, [keys[key] for key in lost.devices]).times(saved_ratio)
+            own = ledger.loss(rows, named).times(saved_ratio)
             awaited_ps = max(lost.mean_ps - own.mean_ps, 0)
         return self.finding(
             arguments={
@@ -232,11 +238,12 @@ class Rule(Struct, frozen=True, kw_only=True):
                     lost_argument(loss),
                     awaited_ps=awaited_ps if awaited_ps >= AWAITED_RATIO * lost.mean_ps else 0,
                 ),
+                **({WAITING: devices_argument(context, waiting)} if waiting else {}),
                 **(arguments or {}),
             },
             loss=loss,
             confidence=("low", FEW_STEPS) if few else confidence,
-            devices=lost.devices,
+            devices=(*lost.devices, *waiting),
             **words,
         )
 
@@ -331,6 +338,11 @@ def rendered(finding: Finding, rule: Rule) -> Finding:
     return replace(finding, **{name: plain(phrase) for name, phrase in phrases.items()})
 
 
+WAITING: Final = "waiting"
+"""The devices that wait for those that lose the time, an argument of a title."""
+_AND_WHO_WAITS: Final = f"[; meanwhile {{{WAITING}:waits/wait}}]"
+
+
 def phrases_of(finding: Finding, rule: Rule) -> dict[str, Phrase]:
     """The sentences of a finding, as phrases, by the name of the field that holds them as text.
 
@@ -345,7 +357,7 @@ def phrases_of(finding: Finding, rule: Rule) -> dict[str, Phrase]:
         [rule.meaning, *(rule.notes[note] for note in notes if note in rule.notes)]
     )
     texts = {
-        "title": rule.titles.get(title, rule.title).removesuffix("."),
+        "title": rule.titles.get(title, rule.title).removesuffix(".") + _AND_WHO_WAITS,
         "explanation": explained,
         "action": first,
         "advice": rest,
