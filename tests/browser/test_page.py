@@ -260,6 +260,21 @@ def test_nothing_scrolls_sideways(page_of: PageOf, name: str, width: int) -> Non
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("is_dark", [False, True])
+@pytest.mark.parametrize("width", [1200, 390])
+def test_who_cannot_see_the_page_can_use_it(
+    page_of: PageOf, width: int, is_dark: bool, fixtures: Path
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    recorded = traceview.analyze(fixtures / "slow-input-2").to_html()
+    for html in (page_with(DOCUMENTS["full"]), recorded):
+        page = page_of(html, width=width, is_dark=is_dark)
+        open_sections(page)
+        violations = Axe().run(page).response["violations"]
+        assert [(row["id"], row["nodes"][0]["html"]) for row in violations] == []
+
+
 def test_printing(page_of: PageOf) -> None:
     page = page_of(page_with(full_document()), is_dark=True)
     pdf = page.pdf(format="A4")
