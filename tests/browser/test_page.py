@@ -14,6 +14,8 @@ from tests.hostile import HOSTILE
 from traceview.document.html.printer import render
 from traceview.document.model import Document
 from traceview.document.phrase import phrase, plain
+from traceview.report import formats
+from traceview.report.build import analyze
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -267,7 +269,8 @@ def test_who_cannot_see_the_page_can_use_it(
 ) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    recorded = traceview.analyze(fixtures / "slow-input-2").to_html()
+    recorded = formats.html(analyze(str(fixtures / "slow-input-2"), lanes=True))
+    assert "data-at" in recorded
     for html in (page_with(DOCUMENTS["full"]), recorded):
         page = page_of(html, width=width, is_dark=is_dark)
         open_sections(page)
