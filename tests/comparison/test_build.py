@@ -343,3 +343,19 @@ def test_where_no_change_is_shown_it_says_which_would_be(
     comparison = compare(before, after)
     assert comparison.step.direction in ("none", "unknown")
     assert re.fullmatch(words, comparison.verdict), comparison.verdict
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"), [(13.0, ""), (13.2, "probably slower: the devices compute")]
+)
+def test_a_large_difference_of_single_captures_is_probable_and_says_what_differs(
+    ms: float, said: str
+) -> None:
+    before, after = report(10, 11), of_run(report(ms, ms), "other")
+    verdict = compare([before], [after]).verdict
+    assert ("probably" in verdict) is bool(said)
+    assert said in verdict
+    if said:
+        assert verdict.endswith(
+            ". One capture a side cannot prove it: give 3 captures of each side"
+        )

@@ -57,7 +57,7 @@ _MOST_REASONS: Final = 2
 
 def verdict_of(comparison: Comparison) -> str:
     """The sentence on runs of the same work, without a full stop."""
-    step = comparison.step
+    step, reasons = comparison.step, ", and ".join(_reasons(comparison))
     times, gone = f"{_times(step)} per step", _gone(comparison)
     if step.direction not in ("slower", "faster"):
         shown, ratio = step.least_shown_ratio, step.ratio or 0.0
@@ -65,12 +65,11 @@ def verdict_of(comparison: Comparison) -> str:
             change = "faster" if ratio < 0 else "slower"
             captures = min(len(comparison.before), len(comparison.after))
             more = f": {ENOUGH}" if captures < ENOUGH_RUNS else ""
-            sentence = f"{times}, probably {change}; one capture a side cannot prove it{more}"
-            return f"{sentence}{_changed_states(comparison)}{gone}"
+            differs = f": {reasons}" if reasons else ""
+            return f"{times}, probably {change}{differs}{gone}. One capture a side cannot prove it{more}"
         verdict = "No verdict" if shown is None or shown >= TOO_NOISY else "No clear change"
         return f"{verdict}: {times}. {_least_shown(comparison)}{_changed_states(comparison)}{gone}"
-    reasons = _reasons(comparison)
-    because = f", because {', and '.join(reasons)}" if reasons else ""
+    because = f", because {reasons}" if reasons else ""
     how_sure = f"({interval_words(step)}){because}{gone}"
     if step.is_mean_typical and step.ratio is not None:
         return f"{ratio_words(step.ratio)}: {times} {how_sure}"
@@ -202,14 +201,18 @@ def _change_of(row: StateDifference, devices: Sequence[DeviceDifference]) -> _Ch
 
 
 def _reasons(comparison: Comparison) -> list[str]:
-    """The states beyond noise that make most of the difference; none where the mean differs the other way."""
+    """The states that make most of the difference; none where the mean differs the other way.
+
+    They are beyond noise, as the step is; of one that is only probably slower or faster they are what differs most.
+    """
     step, whole = comparison.step, comparison.step.difference_ps
-    if whole * (1 if step.direction == "slower" else -1) < 0:
+    is_shown = step.direction in ("slower", "faster")
+    if is_shown and whole * (1 if step.direction == "slower" else -1) < 0:
         return []
     changes = [
         _change_of(row, comparison.devices)
         for row in comparison.states
-        if row.direction in ("slower", "faster") and row.difference_ps * whole > 0
+        if (row.direction in ("slower", "faster") or not is_shown) and row.difference_ps * whole > 0
     ]
     changes = _with_cores(changes)
     changes.sort(key=lambda change: (change.state in _CONSEQUENCES, -abs(change.ps)))
@@ -410,6 +413,7 @@ def _details(comparison: Comparison) -> Iterator[doc.Section]:
             "Compute by function and layer",
             _work_table("Compute before and after", comparison, comparison.parts, _PARTS),
             lead="Time per step and device, of the functions of Python and the layers that made the ops.",
+            is_folded=False,
         ),
         doc.Section(
             "ops",
