@@ -1352,5 +1352,86 @@ PROGRAMS: Final = {
             second=(*_PYTHON, "costly-ops", "batch-free-compute"),
             present={"callback-stall": 0.18, "python-stall": 0.18},
         ),
+        Program(
+            "loop_unused_heads",
+            "heads of tasks that the batch does not train get gradients of zeros, which the replicas sum and the optimizer applies",
+            ("collective-exposed", "optimizer-bound", "batch-free-compute"),
+            # With the sum, and the update, left out of the step.
+            present={"collective-exposed": 0.09, "optimizer-bound": 0.28, "input-bound": 0.045},
+        ),
+        Program(
+            "loop_pipeline_per_epoch",
+            "each epoch of six steps makes its data set anew, whose functions are traced again",
+            (*_INPUT, "retracing", "validation-stall", *_PYTHON),
+            "mean",
+            present={"input-bound": 0.2},
+        ),
+        Program(
+            "loop_stop_file",
+            "the folder of all runs is searched after each step for a file that asks to stop",
+            _PYTHON,
+            present={"input-bound": 0.06},
+        ),
+        Program(
+            "loop_sizes_and_confusions",
+            "confusions are the sum of a table for each pixel, and a thread adds up the sizes of all records in memory",
+            ("costly-ops", "untrained-compute", "python-thread"),
+            "mean",
+            second=("costly-ops", "untrained-compute", "python-thread"),
+            present={"input-bound": 0.06},
+        ),
+        Program(
+            "fit_decode_then_crop",
+            "each photograph is decoded as a whole, and cropped then",
+            _INPUT,
+            present={"input-bound": 0.27},
+        ),
+        Program(
+            "fit_weights_through_pipe",
+            "a callback sends the weights to another process through its pipe after every third batch",
+            (*_PYTHON, "checkpoint-stall"),
+            "mean",
+            present={"input-bound": 0.065},
+        ),
+        Program(
+            "fit_zero_weights_and_spread",
+            "outputs whose losses weigh nothing are computed, and a callback takes the spread of the latest losses by exact fractions",
+            ("costly-ops", "untrained-compute", "second-forward", *_PYTHON),
+            second=("costly-ops", "untrained-compute", "second-forward", *_PYTHON),
+        ),
+        Program(
+            "keras_jax_listed_words",
+            "a `PyDataset` searches a list for each word to find its number",
+            (*_INPUT, *_PYTHON),
+        ),
+        Program(
+            "jax_hashed_settings",
+            "each call of the step hashes a static argument that holds the whole vocabulary",
+            (*_PYTHON, "host-bound", "launch-bound"),
+        ),
+        Program(
+            "jax_indexed_shards",
+            "a batch is drawn by numbers of any samples, which lie in parts on the devices, so that rows are moved between them",
+            ("collective-exposed", "d2d-copies", "costly-ops"),
+            # Places drawn once; rows taken before the loop; without the mean, where `shard_map` holds the whole step.
+            present={
+                "callback-stall": 0.16,
+                "python-stall": 0.16,
+                "h2d-exposed": 0.16,
+                "costly-ops": 0.13,
+                "collective-exposed": 0.045,
+            },
+        ),
+        Program(
+            "jax_gradients_per_sample",
+            "the gradient of each sample is taken, and then their mean, not the gradient of the mean loss",
+            ("costly-ops", "repeated-compute"),
+        ),
+        Program(
+            "jax_backup_and_debugger",
+            "the state is copied op by op before each step, and a debugger traces each line of Python",
+            (*_PYTHON, "host-bound", "launch-bound", "d2d-copies"),
+            second=(*_PYTHON, "host-bound", "launch-bound", "d2d-copies"),
+        ),
     )
 }
