@@ -19,6 +19,8 @@ CALL: Line = ("train.py", "train", 9, True)
 WORK: Line = ("train.py", "augmented", 4, True)
 TENSORFLOW: Line = ("tensorflow/python/distribute/distribute_utils.py", "wrap", 248, False)
 ENUM: Line = ("enum.py", "__hash__", 1230, False)
+HASH: Line = ("<string>", "__hash__", 3, False)
+JAX: Line = ("jax/_src/pjit.py", "_infer_params", 700, False)
 QUEUE: Line = ("queue.py", "get", 171, False)
 NUMPY: Line = ("numpy/_core/fromnumeric.py", "sort", 1092, False)
 ROWS: Line = ("h5py/_hl/dataset.py", "__getitem__", 820, False)
@@ -111,6 +113,31 @@ def test_the_user_s_line_and_what_it_calls_decide(
 def test_what_is_computed_in_the_line_of_a_call_is_no_dispatch_of_jax(tmp_path: Path) -> None:
     """Its events begin with the call, before arguments are flattened: `step(rng.permutation(rows))`."""
     assert most_of_python(tmp_path, CALL, call="PjitFunction(step)") == "python"
+
+
+@pytest.mark.parametrize(
+    ("call", "inner", "state"),
+    [
+        ("PjitFunction(step)", (HASH,), "python"),
+        ("PjitFunction(step)", (JAX,), "launch"),
+        ("PjitFunction(step)", (ENUM, JAX), "launch"),
+        ("PjitFunction(step)", (), "launch"),
+        # What TensorFlow calls back are ops of the graph.
+        ("FunctionRun", (HASH,), "launch"),
+    ],
+)
+def test_python_that_a_call_of_jax_calls_back_is_no_dispatch(
+    call: str, inner: tuple[Line, ...], state: str, tmp_path: Path
+) -> None:
+    """The call takes 25 ms before it launches, with the hash of its static arguments."""
+    report = analyzed(tmp_path, graph(0, call), lambda at: (*inner, CALL) if at <= 24 else ())
+    states = states_of(report)
+    assert states[state] > 20
+    found = finding_of(report, "python-stall")
+    assert (found is not None) is (state == "python")
+    if found is not None:
+        assert "train.py:9" in found.title
+        assert found.action.startswith("Give the class of the static argument a hash")
 
 
 @pytest.mark.parametrize(("cores", "state"), [(0.19, "python"), (0.21, "host_ops")])

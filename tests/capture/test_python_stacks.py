@@ -461,7 +461,6 @@ def test_a_thread_that_has_ended_is_not_asked_for_its_clock() -> None:
         ("/home/me/job/train.py", True, "train.py"),
         ("/home/me/job/data/load.py", True, "data/load.py"),
         ("/home/me/other/lib.py", True, "lib.py"),
-        ("<string>", True, "<string>"),
         ("/v/lib/python3.11/site-packages/keras/src/x.py", False, "keras/src/x.py"),
         ("/usr/lib/python3/dist-packages/yaml.py", False, "yaml.py"),
         (os.__file__, False, "os.py"),
@@ -472,6 +471,11 @@ def test_a_thread_that_has_ended_is_not_asked_for_its_clock() -> None:
         ("/v/lib/python3.11/site-packages/job/train.py", True, "train.py"),
         ("/home/me/job/.venv/lib/python3.11/site-packages/keras/src/x.py", False, "keras/src/x.py"),
         ("/home/me/job/env/lib/python3.11/queue.py", False, "queue.py"),
+        # The methods of data classes, and what somebody types.
+        ("<string>", False, "<string>"),
+        ("<attrs generated init a.B>", False, "<attrs generated init a.B>"),
+        ("<stdin>", True, "<stdin>"),
+        ("<ipython-input-3-1f>", True, "<ipython-input-3-1f>"),
     ],
 )
 def test_code_of_the_user_is_what_is_not_installed(

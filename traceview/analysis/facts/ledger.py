@@ -272,6 +272,9 @@ def _recast_python(draft: Draft) -> None:
     state = State.HOST_OPS if draft.kind == "replica" else State.LAUNCH
     draft.recast(spans, (State.PYTHON,), state)
     of_framework = joined_spans((spans, compiles))
+    if is_of_jax(draft.trace):
+        called_back = lines.called_back(caller, draft.states.calls)
+        draft.recast(called_back, (State.HOST_OPS, State.LAUNCH), State.PYTHON)
     at_work = lines.at_work(caller, silences, least_load=WAITS_RATIO)
     _recast_late_dispatch(draft, difference(at_work, of_framework))
 

@@ -443,7 +443,8 @@ def _instead(python: PythonShare | None) -> str:
     if python.state != "runs":
         return python.awaits or python.state
     inner = python.inner or ""
-    return next((key for key, modules in rules.USED_IN.items() if inner.startswith(modules)), "")
+    known = (key for key, at in rules.USED_IN.items() if inner.startswith(at) or inner.endswith(at))
+    return next(known, "")
 
 
 _HOOK: Final = ".on_"

@@ -324,6 +324,14 @@ class PythonLines:
         dispatches &= ~(goes_on & (self._load[rows] < WAITS_RATIO))
         return self._spoken_for(rows, dispatches, silences)
 
+    def called_back(self, thread: int, calls: IntervalSet) -> IntervalSet:
+        """When a thread ran Python of no framework that a line calls in some calls of compiled functions, as for the hash of an argument."""
+        rows = self._rows_of(thread)
+        stack = self._samples.stack[rows]
+        runs = ~(self._load[rows] < self._least_load[rows]) & self._is_user[stack]
+        runs &= ~(self._is_innermost_user[stack] | self._is_of_framework[stack])
+        return self._spoken_for(rows, runs, calls)
+
     def inside(self, thread: int, functions: re.Pattern[str], silences: IntervalSet) -> IntervalSet:
         """When a thread was in a call of functions, by `file function`, as far as samples stand for it, as `dispatching`."""
         rows = self._rows_of(thread)
