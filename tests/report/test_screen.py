@@ -104,7 +104,12 @@ def test_a_small_step_counts_half(trace: Trace, share: float, code: str) -> None
 
 def test_a_loss_within_the_time_of_the_profiler_is_none(trace: Trace) -> None:
     report = healthy_capture(full_report(), overhead_ratio=1.5)
-    made = verdict(trace, report, lost(0.2, "launch"), launch=0.2)
+    large = verdict(trace, report, lost(0.2, "launch"), launch=0.2)
+    assert (large.status, large.finding) == ("unreliable", None)
+    assert large.headline.startswith(
+        "Nothing is certain: recorded steps are 2.5× as long as those before. Largest: "
+    )
+    made = verdict(trace, report, lost(0.19, "launch"), launch=0.19)
     assert made.status == "unreliable"
     assert made.headline == (
         "No problem found. Recorded steps are 2.5× as long as those before; small shares are unreliable."

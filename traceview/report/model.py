@@ -17,7 +17,7 @@ from traceview.analysis.machine.capture import MISSING_HOST, Capture, why_no_dev
 from traceview.analysis.measures.device_report import DeviceTime, time_words
 from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import SEVERITIES, Finding
-from traceview.analysis.rules.rule import LIMIT, phrases_of, rendered
+from traceview.analysis.rules.rule import CRITICAL_LIMIT, LIMIT, phrases_of, rendered
 from traceview.analysis.rules.sentences import text_phrase
 from traceview.analysis.rules.words import line_words, plain_type
 from traceview.analysis.workload.compute import Compute, PartOfCompute
@@ -240,10 +240,11 @@ def _leading(
     if others:
         return "problem", others[0]
     if factor >= PROFILER_FACTOR:
-        return (
-            "unreliable",
-            f"No problem found. Recorded steps are {numbers.number(factor)}× as long as those before; small shares are unreliable.",
-        )
+        longer = f"ecorded steps are {numbers.number(factor)}× as long as those before"
+        large = [row for row in findings if row.loss and row.loss.gpu_time_ratio >= CRITICAL_LIMIT]
+        if large:
+            return "unreliable", f"Nothing is certain: r{longer}. Largest: {large[0].title}."
+        return "unreliable", f"No problem found. R{longer}; small shares are unreliable."
     unknown = results.ledger.share_by_state.get(State.UNKNOWN.key, 0.0)
     if unknown >= _UNKNOWN_LEADS:
         return (
