@@ -16,18 +16,27 @@ from traceview.document.phrase import Token, phrase, plain
 from traceview.document.terminal import render_section
 from traceview.document.vocabulary import STATES
 from traceview.report.build import analyze
-from traceview.report.document import document_of, entry, explain_list, screen_of
+from traceview.report.document import document_of, entry, explain_list, explain_section, screen_of
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_the_list_has_every_code_with_its_limits(width: int) -> None:
+def test_the_list_has_every_code_with_an_example(width: int) -> None:
     section = explain_list(RULES.values(), STATES.values())
     text = render_section(section, width=width, color=False)
     words = " ".join(text.split())
     assert max(map(len, text.splitlines())) <= width
-    assert all(f"{code} (" in words for code in RULES)
-    assert "h2d-exposed (warning or critical): 5% of the GPU time" in words
-    assert "input (input): the next batch was not ready" in words
+    assert all(f"{code}: {rule.example}.".replace("`", "") in words for code, rule in RULES.items())
+    assert "input: The next batch was not ready" in words
+    assert "between (between steps): The host was" in words
+
+
+def test_what_ranks_a_finding_also_says_how_severe_it_is() -> None:
+    """Where a change saves little, or the cause is a guess, any finding with a loss is information."""
+    assert (
+        explain_section(RULES["host-bound"]).lead
+        == "critical, warning or info, by what a change saves"
+    )
+    assert explain_section(RULES["few-steps"]).lead == "info"
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)

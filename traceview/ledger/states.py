@@ -63,7 +63,7 @@ class Meaning(Struct, frozen=True):
 
 MEANINGS: Final[dict[State, Meaning]] = {
     State.COMPUTE: Meaning(
-        "compute", "#", "green", "a kernel, or on a CPU an op, that is no collective ran"
+        "compute", "#", "green", "a kernel ran that is no collective; on a CPU an op"
     ),
     State.COMMUNICATION: Meaning(
         "communication",

@@ -53,17 +53,30 @@ from traceview.report.tables import TABLE_NAMES
 
 
 def explain_list(rules: Iterable[Rule], states: Iterable[Look]) -> doc.Section:
-    """Every code with its severities and the moment from which it is reported, and every state."""
+    """Every code with an example of what it says, and every state."""
     return doc.Section(
         "findings",
         "Findings",
         (
-            *doc.notes(*(f"{rule.code} ({severities(rule)}): {rule.start}" for rule in rules)),
+            *doc.notes(*(phrase(f"{rule.code}: ", pieces(f"{rule.example}.")) for rule in rules)),
             doc.Subheading("States", "what a device does, or what it is idle for"),
-            *doc.notes(*(f"{look.key} ({look.words}): {look.meaning}" for look in states)),
-            *doc.remarks("`traceview explain CODE` says what one means and what to do."),
+            *doc.notes(
+                *(f"{_named(look)}: {numbers.capitalized(look.meaning)}." for look in states)
+            ),
+            *doc.remarks(
+                "`traceview explain CODE` says what one means, when it is reported, and what to do."
+            ),
         ),
-        lead="code, severity, and when it is reported",
+        lead="each with an example of what it says",
+    )
+
+
+def _named(look: Look) -> str:
+    """The key of a state, and its name where that is another."""
+    return (
+        look.key
+        if look.words in (look.key, look.key.replace("_", " "))
+        else f"{look.key} ({look.words})"
     )
 
 
@@ -90,9 +103,10 @@ def explain_state(state: Look) -> doc.Section:
 
 def entry(rule: Rule) -> Iterator[tuple[str, Phrase]]:
     """The facts of a rule, each with its label; `…` stands for what a finding fills in."""
+    yield "Example", pieces(rule.example)
     yield "Meaning", _joined([rule.meaning])
-    if rule.notes:
-        yield "May add", _joined(rule.notes.values())
+    for note in dict.fromkeys(rule.notes.values()):
+        yield "May add", outline(note)
     yield "Reported from", pieces(rule.start)
     if rule.metrics:
         yield "Evidence", pieces("; ".join(rule.metrics.values()))
@@ -102,7 +116,6 @@ def entry(rule: Rule) -> Iterator[tuple[str, Phrase]]:
         cases.setdefault(rule.advised(key), []).append(_case(key))
     for advised, words in cases.items():
         yield f"Advice ({' or '.join(words)})", _joined(advised)
-    yield "Example", pieces(rule.example)
     if rule.explains:
         yield EXPLAINED, pieces(", ".join(code.partition("/")[0] for code in rule.explains))
 
@@ -125,8 +138,9 @@ def _joined(templates: Iterable[str]) -> Phrase:
 
 
 def severities(rule: Rule) -> str:
-    """`warning or critical`."""
-    return numbers.listed(rule.severities).replace(" and ", " or ")
+    """`critical, warning or info, by what a change saves`."""
+    by = "" if rule.severity else ", by what a change saves"
+    return numbers.listed(rule.severities).replace(" and ", " or ") + by
 
 
 _EVIDENCE: Final[Mapping[State, str]] = {

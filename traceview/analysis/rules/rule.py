@@ -261,8 +261,8 @@ class Rule(Struct, frozen=True, kw_only=True):
 
     @property
     def severities(self) -> tuple[Severity, ...]:
-        """Those that its findings can have, the usual one first."""
-        return (self.severity, *self.other_severities) if self.severity else ("warning", "critical")
+        """Those that its findings can have; where one is usual, that first."""
+        return (self.severity, *self.other_severities) if self.severity else SEVERITIES
 
 
 FEW_STEPS: Final = "few-steps"
