@@ -84,7 +84,8 @@ def test_without_links_nothing_is_replaced_either(
 
 
 @pytest.mark.parametrize(
-    ("out", "why"), [("a/b", "does not exist"), ("file", "Not a directory"), ("new", "Permission")]
+    ("out", "why"),
+    [("file/b", "Not a directory"), ("file", "Not a directory"), ("new", "Permission")],
 )
 def test_the_output_folder_is_checked_first(
     out: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -92,10 +93,10 @@ def test_the_output_folder_is_checked_first(
     (tmp_path / "file").touch()
     mkdir = Path.mkdir
 
-    def refused(path: Path, *arguments: Any) -> None:
+    def refused(path: Path, *arguments: Any, **options: Any) -> None:
         if path.parent.name == "new":
             raise PermissionError(13, "Permission denied")
-        mkdir(path, *arguments)
+        mkdir(path, *arguments, **options)
 
     monkeypatch.setattr(Path, "mkdir", refused)
     with pytest.raises(CaptureError, match=why):
@@ -103,16 +104,26 @@ def test_the_output_folder_is_checked_first(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def test_folders_around_the_output_folder_are_made_and_removed_if_nothing_is_kept(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "here").mkdir()
+    destination = prepared(tmp_path / "here" / "a" / "b")
+    assert destination.private.parent == tmp_path / "here" / "a" / "b"
+    destination.clean()
+    assert list((tmp_path / "here").iterdir()) == []
+
+
 def test_a_folder_that_another_capture_removes_meanwhile_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mkdir = Path.mkdir
 
-    def removed_once(path: Path, *arguments: Any) -> None:
+    def removed_once(path: Path, *arguments: Any, **options: Any) -> None:
         if path.parent.name == "new":
             monkeypatch.setattr(Path, "mkdir", mkdir)
             (tmp_path / "new").rmdir()
-        mkdir(path, *arguments)
+        mkdir(path, *arguments, **options)
 
     monkeypatch.setattr(Path, "mkdir", removed_once)
     assert prepared(tmp_path / "new").private.is_dir()

@@ -88,8 +88,8 @@ def test_without_a_value_nothing_is_imported_or_captured(start: Start, value: st
         ("--step 10:15", f"{VARIABLE}: unrecognized arguments: --step 10:15; nothing is captured"),
         ("--steps 10", f"{VARIABLE}: --steps 10: not a range A:B; nothing is captured"),
         (
-            "--out /nosuch/logs",
-            "nothing is captured: --out /nosuch/logs: the directory /nosuch does not exist",
+            "--out /dev/null/logs",
+            "nothing is captured: --out /dev/null/logs: Not a directory",
         ),
     ],
 )
@@ -164,12 +164,23 @@ def test_the_first_program_names_the_runs_of_all(launch: Start, tmp_path: Path) 
     assert done.err.splitlines()[-3:] == ["traceview: 2 runs were recorded:", *map(str, done.runs)]
 
 
-def test_why_nothing_was_captured_and_the_exit_code_stays(launch: Start, tmp_path: Path) -> None:
-    write(tmp_path, "train.py", "import sys\nsys.exit(3)\n")
+@pytest.mark.parametrize(("ends", "code"), [("", 5), ("sys.exit()", 5), ("sys.exit(3)", 3)])
+def test_why_nothing_was_captured_and_an_exit_code_that_says_so(
+    launch: Start, tmp_path: Path, ends: str, code: int
+) -> None:
+    """The functions that the script has left for its end are called all the same."""
+    left = "import atexit, sys\natexit.register(print, 'left')\nprint('said', end=' ')\n"
+    write(tmp_path, "train.py", left + ends)
     done = launch("--steps", "90:95", "train.py")
     said = "nothing was captured: no process imported TensorFlow or JAX"
-    assert (done.code, done.said[0]) == (3, said)
+    assert (done.code, done.said[0], done.out) == (code, said, "said left\n")
     assert not done.logdir.exists()
+
+
+def test_a_script_that_ends_before_the_window_says_so_by_its_exit_code(launch: Start) -> None:
+    done = launch("--steps", "90:95", "train.py")
+    assert (done.code, done.out) == (5, "trained\n")
+    assert done.said[0].startswith("nothing was captured: the script ran 30 steps, and the window")
 
 
 def test_a_python_that_reads_nothing_is_refused(launch: Start) -> None:
@@ -193,7 +204,7 @@ def test_options_reach_the_processes(launch: Start, tmp_path: Path) -> None:
 def test_a_wrong_option_or_folder_is_refused_before_anything_runs(launch: Start) -> None:
     for arguments, code, said in (
         (["--steps", "5"], 2, "--steps 5: not a range"),
-        (["--out", "/nosuch/logs"], 5, "the directory /nosuch does not exist"),
+        (["--out", "/dev/null/logs"], 5, "--out /dev/null/logs: Not a directory"),
     ):
         done = launch(*arguments, "--", sys.executable, "train.py")
         assert (done.code, done.out) == (code, "")

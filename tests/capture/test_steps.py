@@ -195,7 +195,7 @@ def test_a_profiler_outside_python_is_left_alone(capture: Capture) -> None:
         "assert profiler_v2._profiler is None\n"
     )
     done = capture(script)
-    assert done.code == 0
+    assert done.code == 5
     assert "another profile is running in this process" in done.err
 
 
@@ -275,7 +275,7 @@ def test_the_risk_of_a_workers_profile_is_said(capture: Capture) -> None:
     assert capture(by_script + LOOP, "--run=set").err.count("can crash a worker") == 1
 
 
-def test_a_disk_that_fills_up_is_one_line_and_keeps_the_scripts_end(capture: Capture) -> None:
+def test_a_disk_that_fills_up_is_one_line_and_the_script_goes_on(capture: Capture) -> None:
     # No file may grow any more: what a full disk does to a write.
     script = SCRIPT_START + (
         "import resource, signal\n"
@@ -284,9 +284,10 @@ def test_a_disk_that_fills_up_is_one_line_and_keeps_the_scripts_end(capture: Cap
         "    if n == 12: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))\n"
         "    train_step(n)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))\n"
+        "print('trained')\n"
     )
     done = capture(script)
-    assert done.code == 0
+    assert (done.code, done.out) == (5, "trained\n")
     assert "the trace was not written" in done.err
     assert "Traceback" not in done.err
 

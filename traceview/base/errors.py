@@ -55,7 +55,7 @@ class TraceFormatError(TraceviewError):
 
 
 class CaptureError(TraceviewError):
-    """The capture failed, or its files could not be saved."""
+    """Nothing was captured, or it could not be saved."""
 
     exit_code = 5
 

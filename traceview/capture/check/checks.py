@@ -204,7 +204,7 @@ def check_output(out: Path) -> Check:
         destination.prepare()
         free = shutil.disk_usage(destination.out).free
     except CaptureError as error:
-        return Check("output", "failed", error.message, error.hint or "choose another --out")
+        return Check("output", "failed", error.message, error.hint or "")
     finally:
         destination.clean()
     is_small = free < 1 << 30

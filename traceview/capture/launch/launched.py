@@ -1,6 +1,6 @@
 """Captures the steps of any Python process that imports a framework while TRACEVIEW_CAPTURE is set.
 
-`arm` is called at every start of Python by `traceview.pth`. Nothing here raises into the process, or changes how it ends.
+`arm` is called at every start of Python by `traceview.pth`. Nothing here raises into the process. How that ends changes only where a command captured nothing: then 0 becomes exit code 5.
 """
 
 from __future__ import annotations

@@ -39,13 +39,18 @@ def begin(text: str, framework: str, wait_no_more: Callable[[], None]) -> None:
 
 
 def end_first(text: str, begun_s: float) -> None:
-    """The program that the command has become ends: name all runs since `begun_s` below it, or say why there is none."""
+    """The program that the command has become ends: name all runs since `begun_s` below it, or say why there is none.
+
+    Without a run a script that ends well has the exit code of a capture that failed, as the next command may read an older run.
+    """
     try:
         settings = Settings.read(text)
     except UsageError:
         return
     runs = runs_of_launch(settings.out, settings.launch or "", begun_s)
     name_runs(runs)
+    if not runs and hasattr(NATIVE, "set_exit_code"):
+        NATIVE.set_exit_code(CaptureError.exit_code)
     if not runs and not _captures:
         if _end() == "failed":
             say("nothing was captured: the script failed before it imported TensorFlow or JAX")

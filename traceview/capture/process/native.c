@@ -6,7 +6,9 @@
    watch_silence() says that no Python has run for too long, from a thread that has let go of Python's lock.
 
    catch() and the functions below it note a signal that would end the process, without the table of Python's handlers,
-   without a descriptor and without another process, so that a thread can save the profile first. */
+   without a descriptor and without another process, so that a thread can save the profile first.
+
+   set_exit_code() says by the exit code that nothing was captured; functions of atexit cannot. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -446,6 +448,31 @@ end_by_signal(PyObject *module, PyObject *args)
 
 #endif
 
+#ifdef __GLIBC__
+
+static void
+end_with(int code, void *wanted)
+{
+    if (code == 0) {
+        /* In glibc what is left to do before the end is done then, too. */
+        exit((int)(intptr_t)wanted);
+    }
+}
+
+/* Let the process, if it ends well, have another exit code. */
+static PyObject *
+set_exit_code(PyObject *module, PyObject *args)
+{
+    int wanted;
+    if (!PyArg_ParseTuple(args, "i", &wanted)) {
+        return NULL;
+    }
+    on_exit(end_with, (void *)(intptr_t)wanted);
+    Py_RETURN_NONE;
+}
+
+#endif
+
 static PyMethodDef functions[] = {
 #ifndef _WIN32
     {"watch_silence", watch_silence, METH_VARARGS, NULL},
@@ -458,6 +485,9 @@ static PyMethodDef functions[] = {
     {"wait", wait_for_signal, METH_NOARGS, NULL},
     {"hold_to", hold_to, METH_VARARGS, NULL},
     {"end_by", end_by_signal, METH_VARARGS, NULL},
+#endif
+#ifdef __GLIBC__
+    {"set_exit_code", set_exit_code, METH_VARARGS, NULL},
 #endif
     {NULL},
 };

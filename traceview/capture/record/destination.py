@@ -20,7 +20,6 @@ from typing import Any, Final
 from uuid import uuid4
 
 from traceview.base.errors import CaptureError, UsageError
-from traceview.base.text import shell_path
 from traceview.capture.sidecar.environment import ROLE, Place, Task, own_place, rank_of
 from traceview.capture.sidecar.file import SIDECAR_SUFFIX, is_running, stat_fields
 from traceview.capture.window.step_window import StepRange
@@ -43,7 +42,7 @@ class Destination:
         # The script may change its working directory.
         self.out = out.absolute()
         self.private = self.out / f"{PRIVATE_PREFIX}incomplete-{uuid4().hex[:12]}"
-        self._made_out = False
+        self._made: list[Path] = []
 
     def prepare(self) -> None:
         """Make the folders and write to them once; raises `CaptureError` with the reason if that fails."""
@@ -54,7 +53,7 @@ class Destination:
             free = shutil.disk_usage(self.out).free
         except OSError as error:
             self.clean()
-            raise self.error(error) from error
+            raise self.error(error, "choose another --out") from error
         if free < FREE_BYTES:
             self.clean()
             needed = f"a trace may need {FREE_BYTES >> 20} MiB"
@@ -62,16 +61,11 @@ class Destination:
             raise CaptureError(problem, hint="free some space, or choose an --out on another disk")
 
     def _make_private(self, attempts: int = 3) -> None:
-        if not self.out.parent.is_dir():
-            problem = f"--out {self.out}: the directory {self.out.parent} does not exist"
-            raise CaptureError(
-                problem, hint=f"mkdir -p {shell_path(self.out.parent)}, or choose another --out"
-            )
-        # Another worker may make it at the same time.
-        with suppress(FileExistsError):
-            self.out.mkdir()
-            self._made_out = True
+        self._made += [path for path in (self.out, *self.out.parents) if not path.exists()]
         try:
+            # Another worker may make it at the same time.
+            with suppress(FileExistsError):
+                self.out.mkdir(parents=True)
             self.private.mkdir(0o700)
         except FileNotFoundError:
             # Another capture has removed the output folder, which it had made, and in which nothing was.
@@ -119,11 +113,11 @@ class Destination:
             raise
 
     def clean(self) -> None:
-        """Remove the private folder, and the output folder if it is new and empty."""
+        """Remove the private folder, and those around it that are new and empty."""
         shutil.rmtree(self.private, ignore_errors=True)
-        if self._made_out:
-            with suppress(OSError):
-                self.out.rmdir()
+        with suppress(OSError):
+            for folder in self._made:
+                folder.rmdir()
 
     def left_behind(self) -> list[Path]:
         """The private folders of other captures whose process has ended, on another host after an hour; where workers met, after a day."""

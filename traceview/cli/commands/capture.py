@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
-from traceview.base.errors import TraceviewError, UsageError
+from traceview.base.errors import CaptureError, TraceviewError, UsageError
 from traceview.capture.launch.command import become, command_of, end_as, run
 from traceview.capture.process.saying import VARIABLE, name_runs, say
 from traceview.capture.record.destination import DEFAULT_OUT, output_folder
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from traceview.capture.check.checks import Check
     from traceview.document.model import Section
 
-NOTHING_CAPTURED: Final = 5
-"""The exit code of a script that ended well and left no trace, where it was to be analyzed."""
 _SLOWDOWNS: Final = tuple(kind.value for kind in Slowdown)
 _OF_CHECK: Final = ("check", "script", "arguments", "out")
 _OF_DEMO: Final = (
@@ -128,7 +126,7 @@ def _run(command: list[str], settings: Settings) -> NoReturn:
     name_runs(runs)
     if not runs and code == 0:
         # The process that trains has said why.
-        raise typer.Exit(NOTHING_CAPTURED)
+        raise typer.Exit(CaptureError.exit_code)
     end_as(code)
 
 
