@@ -72,7 +72,10 @@ def lines_of(*graphs: dict[str, int | None]) -> GraphLines:
         ("gradient_tape/MatMul/MatMul:MatMul", STEP),
         ("PartitionedCall_1/gradients/MatMul_grad/MatMul:MatMul", ""),
         ("while/body/_5/while/MatMul:MatMul", SECOND),
-        ("while/cond/_4/while/Less:Less", ""),
+        # What a loop or a condition itself makes has its line.
+        ("while/cond/_4/while/Less:Less", STEP),
+        ("gradient_tape/while/while_grad/body/_8/gradient_tape/while/gradients/AddN_3:AddN", STEP),
+        ("gradient_tape/other/other_grad/body/_8/gradient_tape/other/gradients/AddN:AddN", ""),
         ("cond/else/_17/cond/MatMul:MatMul", SECOND),
         ("gradient_tape/while/while_grad/body/_8/gradient_tape/while/gradients/while/MatMul_grad/Mul:Mul", SECOND),
         ("adam/update_0_1/Mul:Mul", STEP),

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from enum import Enum, IntEnum
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -313,16 +314,19 @@ class GraphLines:
             name = scope + slash + _OF_LAYOUT.split(last, maxsplit=1)[0]
         parts = name.split("/")
         marks = [at for at, part in enumerate(parts[:-1]) if _OF_GRADIENTS.fullmatch(part)]
-        names = _names_of_forward_op(parts, marks[-1]) if marks else _names_of_op(name)
+        # In the gradient of a loop what has no op of its own, such as a sum, is of the loop.
+        of_marks = (_names_of_forward_op(parts, mark) for mark in reversed(marks))
+        names = chain.from_iterable(of_marks) if marks else _names_of_op(name)
         return next((self._line_of[name] for name in names if name in self._line_of), "")
 
 
 def _names_of_op(name: str) -> Iterator[str]:
-    """The names that an op may have in its graph, each before the scopes around it."""
+    """The names that an op may have in its graph, each before the scopes around it, and the loop or condition that made it."""
     yield f"/{_BRANCH.sub('', name)}"
     own = _own_name(name)
     yield own
-    yield from (f"{scope}/" for scope in _scopes(own))
+    for scope in _scopes(own):
+        yield from (f"{scope}/", scope)
 
 
 def _own_name(name: str) -> str:
