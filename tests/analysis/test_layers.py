@@ -94,6 +94,17 @@ def test_the_tree_of_a_keras_model(tmp_path: Path) -> None:
         ("model/dense/MatMul:MatMul", "model/dense"),
         ("model/block/add:AddV2", "model/block"),
         ("while/body/_3/while/StatefulPartitionedCall/model/dense/MatMul:MatMul", "model/dense"),
+        # Names in loops and conditions say again what is around these.
+        ("net/lstm/while/body/_5/net/lstm/while/cell/MatMul:MatMul", "net/lstm/cell"),
+        (
+            "gradient_tape/net/lstm/while/net/lstm/while_grad/body/_9/gradient_tape/net/lstm/while/gradients/net/lstm/while/cell/Mul_grad/Mul:Mul",
+            "net/lstm/cell",
+        ),
+        (
+            "gradient_tape/cond/StatelessIf/then/_2/gradient_tape/cond/gradients/cond/net/dense/Mul_grad/Mul:Mul",
+            "net/dense",
+        ),
+        ("net/StatefulPartitionedCall/net/dense/MatMul:MatMul", "net/net/dense"),
         ("gradient_tape/model/block/add/Sum:Sum", "model/block"),
         ("gradients/model/dense_1/MatMul_grad/MatMul:MatMul", "model/dense_1"),
         ("train/Adam/update_dense/kernel/ResourceApplyAdam:ResourceApplyAdam", "dense"),

@@ -164,7 +164,8 @@ _UNKNOWN_TYPE: Final = "Op"
 """Says no more than that it is an op."""
 
 _OF_TENSORFLOW: Final = lazy_pattern(
-    r"(?:(?:Stateful)?PartitionedCall|while|cond|case|body|then|else|branch\d*|gradient_tape|gradients)?(?:_\d+)*"
+    r"(?:(?:Stateful)?PartitionedCall|(?:Stateless)?(?:If|Case|While)|while|cond|case|body|then|else|branch\d*|gradient_tape"
+    r"|gradients)?(?:_\d+)*"
 )
 _UPDATE: Final = lazy_pattern(r"update(?:_\d+)*")
 _UPDATE_OF: Final = lazy_pattern(r"update_(?=[^\d])")
@@ -232,9 +233,22 @@ class _Scopes:
 
 
 def _parts(name: str) -> Iterator[str]:
-    """The parts of a name, of which the last is the op, without what TensorFlow adds."""
+    """The parts of a name, of which the last is the op, without what TensorFlow adds.
+
+    In loops and conditions scopes are said again: `net/while/body/_5/net/while/MatMul`.
+    """
     *scopes, last = name.split("/", MOST_PARTS)
-    yield from (scope for scope in scopes if not _OF_TENSORFLOW.fullmatch(scope))
+    kept: list[str] = []
+    begin, is_left_out = 0, False
+    for scope in scopes:
+        if _OF_TENSORFLOW.fullmatch(scope):
+            is_left_out, begin = True, len(kept) if "Call" in scope else begin
+            continue
+        if is_left_out and kept[begin : begin + 1] == [scope]:
+            del kept[begin:]
+        kept.append(scope)
+        is_left_out = False
+    yield from kept
     yield last.rpartition("/")[2]
 
 
