@@ -185,7 +185,6 @@ def _ops(context: Context, _: Choice) -> Answer:
             op_rows_section(device, shown.where("device", (device,)))
             for device in dict.fromkeys(shown["device"])
         ),
-        order="share is of the device's compute time",
         remark="" if rows.count else "the trace holds no device event in the window",
     )
 

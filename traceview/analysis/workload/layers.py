@@ -203,7 +203,6 @@ def _rows(context: Context, devices: Collection[int]) -> tuple[LayerTime, ...]:
 # Section
 
 _COLUMNS: Final = (
-    Shown("share", "gpu_time_ratio", meaning="of the time of all devices in steps"),
     Shown("time", "compute_ps_per_step"),
     Shown("forward", "forward_ps_per_step", 2),
     Shown("backward", "backward_ps_per_step", 2),
@@ -214,6 +213,15 @@ _COLUMNS: Final = (
 _FLOP_RATE: Final = Shown(
     "FLOP/s", "flops_per_second", 5, meaning="over the durations of ops with known FLOPs"
 )
+
+
+def _share_of(result: Layers) -> Shown:
+    """The column that says which part of the compute a layer takes, as the sentence above the table does."""
+    return Shown(
+        "of compute",
+        lambda row: doc.ratio(row.compute_ps_per_step, result.compute_ps_per_step),
+        kind="share",
+    )
 
 
 def _nested(rows: Iterable[LayerTime]) -> Iterator[tuple[int, str]]:
@@ -240,7 +248,7 @@ def section(view: View, result: Layers) -> doc.Section:
         "Compute by layer",
         (
             doc.column("name", "layer", ["· " * depth + name for depth, name in _nested(rows)]),
-            *columns(rows, (*_COLUMNS, *([_FLOP_RATE] if has_flops else []))),
+            *columns(rows, (_share_of(result), *_COLUMNS, *([_FLOP_RATE] if has_flops else []))),
         ),
         row_count=result.row_count,
         rest=f"{view.command('show layers')} -o layers.csv",

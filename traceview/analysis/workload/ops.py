@@ -34,7 +34,7 @@ from traceview.xplane.columns import joined
 
 TITLE: Final = "Top ops"
 
-_LEAD: Final = "By total time in the window; shares are of the time in which the device computes."
+_LEAD: Final = "By total time in the window."
 MOST_GROUPS: Final = 8
 """Devices, or groups of devices with the same ops, that have a table each."""
 
@@ -162,7 +162,7 @@ _OPS: Final = (
     Shown("op or kernel", lambda row: row.op or row.kernel, kind="name"),
     Shown("total", "total_ps"),
     Shown(
-        "share",
+        "of compute",
         "share_ratio",
         1,
         meaning="of the time in which the device computes; ops that overlap count more than once",
