@@ -128,6 +128,19 @@ def test_what_a_name_shows(op: str, layer: str | None, tmp_path: Path) -> None:
     assert row["layer"].fillna("").tolist() == [layer or ""]
 
 
+def test_layers_have_the_names_that_keras_says(tmp_path: Path) -> None:
+    """Keras 3 opens the scope of a layer twice, so graphs number it; a second call of the layer has another number."""
+    ops: Ops = [
+        ("net_1/conv2d_1/MatMul:MatMul", 1),
+        ("net_3/conv2d_1/MatMul:MatMul", 2),
+        ("net_1/conv2d_1_2/MatMul:MatMul", 4),
+        ("net_1/own_1/MatMul:MatMul", 8),
+    ]
+    tensorflow(tmp_path, ops, graphs={"layers": ["net", "conv2d", "conv2d_1"]})
+    own = {row.layer: row.own_ps_per_step // MS for row in result(tmp_path).rows}
+    assert own == {"net": 0, "net/conv2d": 3, "net/conv2d_1": 4, "net/own_1": 8}
+
+
 def test_a_name_of_any_length_is_read_to_a_depth(tmp_path: Path) -> None:
     tensorflow(tmp_path, [("/".join("s" * 5000) + "/MatMul:MatMul", 2)])
     (row,) = result(tmp_path).rows

@@ -66,8 +66,8 @@ def label_places(trace: Recording) -> LabelPlaces:
     # Replicas and kernels share ops.
     op_of = {text: _op(text) for text in dict.fromkeys(texts)}
     ops = list(dict.fromkeys(op_of.values()))
-    scopes = _Scopes(ops)
-    scopes_of = {op: scopes.of(op) for op in ops}
+    scopes, named = _Scopes(ops), _layer_names(trace)
+    scopes_of = {op: named(scopes.of(op)) for op in ops}
     number_of: dict[Place, int] = {}
     places = (
         Place(scopes_of[op_of[text]], line)
@@ -104,8 +104,19 @@ def op_places(trace: Recording, names: Iterable[str]) -> dict[str, tuple[Place, 
     # One of the replicas of each op tells scopes from ops as all do.
     known = {split_op(text): text for text in recorded}
     ops = {name: _op(typed[op]) for name, op in bare.items()}
-    scopes = _Scopes([*map(_op, known.values()), *ops.values()])
-    return {name: (Place(scopes.of(op)), op.phase) for name, op in ops.items()}
+    scopes, named = _Scopes([*map(_op, known.values()), *ops.values()]), _layer_names(trace)
+    return {name: (Place(named(scopes.of(op))), op.phase) for name, op in ops.items()}
+
+
+def _layer_names(trace: Recording) -> Callable[[Iterable[str]], tuple[str, ...]]:
+    """Gives scopes of layers of Keras the names that `model.summary()` has, where the capture has seen these."""
+    layers = {name for host in trace.hosts if host.sidecar for name in host.sidecar.graphs.layers}
+
+    def named(scopes: Iterable[str]) -> tuple[str, ...]:
+        bare = ((_NUMBER.sub("", scope), scope) for scope in scopes)
+        return tuple(name if name in layers else scope for name, scope in bare)
+
+    return named
 
 
 def _with_types(trace: Recording, ops: Iterable[str]) -> dict[str, str]:

@@ -103,6 +103,7 @@ def describe_steps(
             "lines": lambda: describe_lines(of_steps) if is_source_wanted else {},
             "flops": lambda: {"flops": describe_flops(of_steps, batch.get("per_replica"))},
             "batches": lambda: {"makes_batches": _batch_makers(steps, functions)},
+            "layers": lambda: {"layers": layer_names()},
         })  # fmt: skip
     finally:
         if was_enabled:
@@ -117,6 +118,16 @@ def describe_steps(
         "placement": {"functions": described},
         "graphs": {field: value for part in graphs.values() for field, value in part.items()},
     }
+
+
+def layer_names() -> list[str]:
+    """The names of all layers of Keras 3: in graphs a number is added to each, because Keras opens the scope twice per call."""
+    keras = sys.modules.get("keras")
+    if not getattr(keras, "__version__", "").startswith("3."):
+        return []
+    layer: Any = getattr(keras, "Layer", ())
+    # By the type: to ask an object for its class may run code of the script.
+    return sorted({each.name for each in gc.get_objects() if issubclass(type(each), layer)})
 
 
 def _batch_makers(steps: Observer, of_steps: Sequence[Any]) -> list[str]:

@@ -385,7 +385,8 @@ class GraphValues(Struct, frozen=True):
     `makes_batches`: other functions that give tensors of a kind that a step takes and does not give itself.
     `lines`: of the script, each once. `line_of`: which of them made each op, or, where a name ends with a slash, all ops of a
     scope; None where ops of several functions have the name. `flops`: the floating-point operations of each product of
-    matrices and each convolution, by the name of the op and of what may be fused with it.
+    matrices and each convolution, by the name of the op and of what may be fused with it. `layers`: the names of layers of
+    Keras 3, to each of which graphs add a number.
     """
 
     float64_ops: tuple[str, ...]
@@ -402,6 +403,7 @@ class GraphValues(Struct, frozen=True):
     lines: tuple[str, ...]
     line_of: dict[str, RecordedCount | None]
     flops: dict[str, RecordedCount]
+    layers: tuple[str, ...]
 
 
 class CompiledFor(Struct, frozen=True):
