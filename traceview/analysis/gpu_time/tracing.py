@@ -139,7 +139,7 @@ RETRACING: Final = Rule(
     metrics={
         **METRICS,
         "traced_call_count": "calls that traced",
-        "changed_argument": "argument",
+        "changed_argument": "argument, as last compiled for -> now",
         "new_function": "made anew",
     },
     example="train_step traced 3 times after the first step: GPU:0 waits 7.50 of 50.0 ms (15%)",
@@ -416,7 +416,7 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
 class Changed(Struct, frozen=True):
     """An argument that a function of JAX was compiled again for.
 
-    `kind`: shape, dtype, static or sharding, as the actions of the rule, or empty. `words`: before and now.
+    `kind`: shape, dtype, static or sharding, as the actions of the rule, or empty. `words`: what it was compiled for last, which need not be the call before, and now.
     """
 
     name: str
