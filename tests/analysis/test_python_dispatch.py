@@ -13,6 +13,7 @@ from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import finding_of
 from tests.python_sidecars import PROFILE_START_NS, Line, Sample, python_group
 from tests.sidecars import write_sidecar
+from traceview.analysis.rules.finding import Finding
 
 THREADS: list[dict[str, Any]] = [{"ident": 140_000, "name": "MainThread", "native_id": 1}]
 CALL: Line = ("train.py", "train", 9, True)
@@ -337,6 +338,30 @@ def test_python_that_traces_and_lowers_is_compilation(
 def test_what_slows_all_python_down_is_said_of_python_that_runs(
     stack: tuple[Line, ...], between_ms: int, is_traced: bool, tmp_path: Path
 ) -> None:
+    tracing = {"hooks": ["tracemalloc", "sys.settrace"]}
+    finding = paused(tmp_path, stack, between_ms, tracing=tracing)
+    assert finding.code == ("callback-stall" if between_ms else "python-stall")
+    assert ("with tracemalloc and sys.settrace on" in finding.title) is is_traced
+    assert finding.action.startswith("Turn tracemalloc and sys.settrace off") is is_traced
+
+
+@pytest.mark.parametrize(
+    ("stack", "where"),
+    [
+        ((WORK,), "with ops of tf.data, or in a process."),
+        ((NUMPY, WORK), "ahead in a thread: NumPy"),
+    ],
+)
+def test_a_thread_is_advised_where_it_keeps_no_lock(
+    stack: tuple[Line, ...], where: str, tmp_path: Path
+) -> None:
+    finding = paused(tmp_path, stack, 20)
+    assert finding.code == "callback-stall"
+    assert where in finding.action
+
+
+def paused(folder: Path, stack: tuple[Line, ...], between_ms: int, **groups: Any) -> Finding:
+    """The first finding on steps of 50 ms that begin with 20 ms of Python, so much of them between the markers."""
     trace = new_trace(length_ms=300)
     samples: list[Sample] = []
     for step in marked_steps(trace, period_ms=50, marker_ms=50 - between_ms):
@@ -345,13 +370,8 @@ def test_what_slows_all_python_down_is_said_of_python_that_runs(
         step.kernel(0, begin_ms + 5, 50 - between_ms, launch_ms=begin_ms + 4.9)
         start_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
         samples += [(start_ns + (at - between_ms) * 1_000_000, 0, stack) for at in range(1, 20)]
-    tracing = {"hooks": ["tracemalloc", "sys.settrace"]}
-    group = python_group(samples, THREADS)
-    write_sidecar(trace.write(tmp_path), {"python": group, "tracing": tracing})
-    finding = traceview.analyze(tmp_path).findings[0]
-    assert finding.code == ("callback-stall" if between_ms else "python-stall")
-    assert ("with tracemalloc and sys.settrace on" in finding.title) is is_traced
-    assert finding.action.startswith("Turn tracemalloc and sys.settrace off") is is_traced
+    write_sidecar(trace.write(folder), {"python": python_group(samples, THREADS), **groups})
+    return traceview.analyze(folder).findings[0]
 
 
 @pytest.mark.parametrize(

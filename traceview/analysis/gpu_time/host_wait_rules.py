@@ -387,6 +387,8 @@ HOST_BOUND: Final = Rule(
     example="Both replicas wait 8.00 of 61.3 ms (13%) for host ops",
 )
 
+_AHEAD_IN_A_THREAD: Final = "Do it less often: `if step % 100 == 0: log(...)`, or ahead in a thread: NumPy computes without Python's lock."
+
 CALLBACK_STALL: Final = Rule(
     code="callback-stall",
     states=(State.BETWEEN,),
@@ -404,8 +406,11 @@ CALLBACK_STALL: Final = Rule(
     # Healthy loops with steps of 2 ms had up to 0.11 ms between steps (two cores); the limit is a choice of ours.
     limits={"least_op_count": 20, "saved_ratio": 0.5, "short_ps": 200_000_000},
     reasons={"short": "any loop takes so long between two steps"},
-    action="Do it less often: `if step % 100 == 0: log(...)`. Make batches ahead, in `tf.data` or in a thread.",
-    advice="Keras callbacks have `save_freq` and `update_freq`. A second `tf.function` that each step calls belongs into the first.",
+    action="Do it less often: `if step % 100 == 0: log(...)`. Make batches ahead with ops of `tf.data`, or in a process.",
+    advice=(
+        "Python in a thread, or in `tf.py_function`, keeps the lock from the step. Keras callbacks have `save_freq` and "
+        "`update_freq`. A second `tf.function` that each step calls belongs into the first."
+    ),
     actions={
         **_NO_PYTHON_ACTIONS,
         **_CONVERSIONS,
@@ -417,8 +422,10 @@ CALLBACK_STALL: Final = Rule(
             "Fetch the tensor once, `values = tensor.numpy()`, and index the array: each index of a tensor runs ops.",
             "Or put what needs the values into a graph, `@tf.function`.",
         ),
+        "numpy": (_AHEAD_IN_A_THREAD, "Or make them with ops of `tf.data`."),
+        "jax-numpy": _AHEAD_IN_A_THREAD,
         "jax": (
-            "Do it less often: `if step % 100 == 0: log(...)`. Make batches ahead, in a thread.",
+            "Do it less often: `if step % 100 == 0: log(...)`. Make batches ahead in a process: a thread keeps Python's lock.",
             "A second jitted function that each step calls belongs into the first.",
         ),
     },

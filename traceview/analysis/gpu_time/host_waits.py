@@ -457,18 +457,22 @@ def _keras_key(python: PythonShare | None) -> str:
     return _OF_KERAS.get(function, "callback" if _HOOK in function else "")
 
 
+def _numpy_key(python: PythonShare | None) -> str:
+    """The key of the advice for work of NumPy, which keeps no lock."""
+    return "numpy" if python is not None and (python.inner or "").startswith(_NUMPY) else ""
+
+
 def python_in_step(waits: Waits) -> Finding | None:
     """Python on the thread of the steps, as samples or frames show it."""
     python = waits.python(State.PYTHON)
     instead, arguments = _keras_key(python) or _instead(python), line_argument(python)
     if instead in _OF_RUNNING and python is not None and waits.tracing:
         instead, arguments = _TRACED, arguments | waits.tracing
-    is_numpy = python is not None and (python.inner or "").startswith(_NUMPY)
     return waits.finding(
         rules.PYTHON_STALL,
         arguments=arguments,
         title=instead if instead in rules.PYTHON_STALL.titles else "",
-        action=instead or ("numpy" if is_numpy else ""),
+        action=instead or _numpy_key(python),
         notes=(instead,),
         # A pause inside a call of the framework is what that call takes.
         unsure="native" if instead == "native" else "",
@@ -501,7 +505,7 @@ def between_steps(waits: Waits) -> Finding | None:
     if key in (*_OF_RUNNING, "convert") and waits.tracing:
         key, arguments = _TRACED, arguments | waits.tracing
     else:
-        key = _keras_key(python) or key
+        key = _keras_key(python) or key or _numpy_key(python)
     evidence: list[Evidence] = []
     ops = _ops_between_steps(waits)
     if ops is not None:
