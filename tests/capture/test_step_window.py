@@ -267,6 +267,16 @@ def test_an_overhead_that_may_be_chance() -> None:
     assert str(chance).startswith("cost of recording: within noise (median 10.00 → 11.00 ms")
 
 
+@pytest.mark.parametrize(("before", "profiled"), [(3, 3), (5, 5), (5, 3), (9, 5), (4, 7)])
+def test_steps_that_are_slow_and_fast_by_turns_have_no_overhead(before: int, profiled: int) -> None:
+    """By chance the one median is that of fast steps, the other that of slow ones."""
+    fast_first = [10.0, 30.0] * 5
+    slow_first = [30.2, 10.1] * 5
+    assert str(times(fast_first[:before], slow_first[:profiled])).startswith(
+        "cost of recording: within noise"
+    )
+
+
 @pytest.mark.parametrize(
     ("unprofiled", "profiled"), [([], []), ([1, 2], [1, 2, 3]), ([1, 2, 3], [1])]
 )

@@ -122,15 +122,16 @@ class StepTimes:
 
     @property
     def ratios(self) -> tuple[float, float] | None:
-        """What profiling adds to a step, and the mean of both interquartile ranges, as shares of the unprofiled step.
+        """What profiling adds to a step, and how far quartiles reach towards each other, as shares of the unprofiled step.
 
-        A difference within these ranges may be chance. None with fewer than three steps of either kind.
+        A difference within that may be chance, as of steps that are slow and fast in turns; it is at least the mean of both
+        interquartile ranges. None with fewer than three steps of either kind.
         """
         if not self.step_ns or min(len(self.unprofiled), len(self.profiled)) < 3:
             return None
         low, middle, high = _quartiles(self.unprofiled)
         own_low, own_middle, own_high = _quartiles(self.profiled)
-        spread = (high - low + own_high - own_low) / 2
+        spread = max((high - low + own_high - own_low) / 2, high - middle + own_middle - own_low)
         return (own_middle - middle) / self.step_ns, spread / self.step_ns
 
     def as_json(self) -> dict[str, Any]:
@@ -157,6 +158,9 @@ def _followed(calls: Sequence[RecordedCall]) -> list[tuple[RecordedCall, int]]:
 
 
 def _quartiles(times: Sequence[float]) -> list[float]:
+    """The quartiles; of fewer than five steps the median with the shortest and the longest."""
+    if len(times) < 5:
+        return [min(times), median(times), max(times)]
     return quantiles(times, n=4, method="inclusive")
 
 
