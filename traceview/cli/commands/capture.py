@@ -83,7 +83,7 @@ def capture(
         choice("KIND", f"Slow --demo down: {', '.join(_SLOWDOWNS)}.", "--slowdown", _SLOWDOWNS),
     ] = None,
     check: Annotated[
-        bool, flag("Check instead whether a capture would work here.", "--check")
+        bool, flag("Only check whether a capture would work here.", "--check")
     ] = False,
 ) -> None:
     """Run a training script and record some of its steps.

@@ -85,8 +85,8 @@ def compare(
 ) -> None:
     """Show whether a change made the step faster, and why.
 
-    A change within the noise of runs is none; three captures of each side show that noise. Runs on other devices or of
-    another batch are not compared: exit code 7.
+    A difference within the noise of runs is no change; three captures of each side measure that noise. Runs on other
+    devices or of another batch are refused: exit code 7.
 
     Example: traceview compare logs/before logs/after -o comparison.html
     """
@@ -159,7 +159,7 @@ def gate(
         Location | None, place("FILE", "TOML file with a list of conditions: require.")
     ] = None,
     baseline: Annotated[
-        str | None, option("NAME|PATH", "Compare with this, by default to step_time:+5%.")
+        str | None, option("NAME|PATH", "Compare with this; requires step_time:+5% by default.")
     ] = None,
     history: History = None,
     all_hosts: Annotated[
@@ -179,9 +179,9 @@ def gate(
     run: Run = None,
     format_: Annotated[str | None, format_option(*_GATE_FORMATS)] = None,
     output: Output = None,
-    junit: Annotated[Location | None, place("FILE", "Write JUnit XML, too; replaces FILE.")] = None,
+    junit: Annotated[Location | None, place("FILE", "Also write JUnit XML; replaces FILE.")] = None,
     github: Annotated[
-        bool, flag("Annotate and summarize for GitHub Actions, too.", "--github")
+        bool, flag("Also write annotations and a summary for GitHub Actions.", "--github")
     ] = False,
     force: Force = False,
     redact: Redact = False,
@@ -190,11 +190,11 @@ def gate(
 ) -> None:
     """Judge a run by conditions; the exit code is the verdict.
 
-    0: all hold. 10: one fails. 7: one cannot be judged. 9: no verdict, as the runs differ too much.
+    Exit codes: 0: all hold. 10: one fails. 7: one cannot be judged. 9: no verdict, as the runs differ too much.
 
     A condition is a key with a limit: step_time_ms <= 120, busy_ratio >= 0.8, state.input_ratio <= 5%, memory_peak_gb <= 70,
-    examples_per_second >= 900, absent_hosts <= 0, or finding:CODE absent. KEY:+5% may rise
-    by 5% against the baseline.
+    examples_per_second >= 900, absent_hosts <= 0, or finding:CODE absent. KEY:+5% allows
+    a rise of 5% over the baseline.
 
     Example: traceview gate logs-1 logs-2 logs-3 --baseline main
     """
@@ -307,7 +307,8 @@ def history(
 ) -> None:
     """List saved reports in order, with the changes of the step time.
 
-    Each kind of devices and batch size is a series. At most 5% of series without a change get a mark.
+    Runs on the same devices with the same batch size are a series. A mark shows a change; at most 5% of series without
+    one get it.
 
     Example: traceview history reports/ -o history.html
     """

@@ -80,11 +80,16 @@ def show(
     ] = "0us",
     by: Annotated[
         list[str] | None,
-        option("COLUMNS", "One row for all that agree in these columns, with sums: python,step."),
+        option("COLUMNS", "Sum up rows that agree in these columns: python,step."),
     ] = None,
     sort: Annotated[str, option("COLUMN", "Largest first by this column: self_ps.")] = "",
     top: Annotated[
-        int | None, option("N", "Only N rows, of ops and copies N per device.", min=1)
+        int | None,
+        option(
+            "N",
+            "Only N rows: of ops, layers, memory and copies per device; N steps or collectives, with all devices.",
+            min=1,
+        ),
     ] = None,
     format_: Annotated[str | None, format_option(*FORMATS)] = None,
     output: Output = None,

@@ -33,17 +33,21 @@ _QUIET: Final = "its files have not grown for two minutes"
 def watch(
     logdirs: Annotated[
         list[str],
-        argument("[JOB=]LOGDIR...", "Log directories; JOB names one, else its last folder does."),
+        argument(
+            "[JOB=]LOGDIR...",
+            "Log directories. JOB is a name for one, by default that of its folder.",
+        ),
     ],
     every: Annotated[
-        str, option("TIME", "Time between two looks: 30s, 5m.", "--every", show_default=True)
+        str,
+        option("TIME", "How often to look for new runs: 30s, 5m.", "--every", show_default=True),
     ] = "10s",
-    once: Annotated[bool, flag("End after two looks, for cron and for tests.", "--once")] = False,
+    once: Annotated[bool, flag("Look twice, and exit; for cron.", "--once")] = False,
     last: Annotated[
         int,
         option(
             "N",
-            "Compare with the N runs before, and begin with the N newest runs.",
+            "Compare a run with the N before it; begin with the N newest.",
             min=1,
             show_default=True,
         ),
@@ -52,7 +56,7 @@ def watch(
         list[str] | None,  # pairs, see PAIRS: Typer knows no list of tuples
         option(
             "CODE COMMAND",
-            "Run this shell command if a new run has this finding. May be repeated.",
+            "Run this shell command if a new run has this finding. Repeatable.",
             "--on-finding",
         ),
     ] = None,
@@ -60,14 +64,14 @@ def watch(
         Location | None,
         place(
             "FILE",
-            "Keep what the newest run says in FILE, for Prometheus' text-file collector.",
+            "Write metrics of the newest run to FILE, for Prometheus' textfile collector.",
             "--prometheus",
         ),
     ] = None,
     otel: Annotated[
         bool,
         flag(
-            "Send each run as OpenTelemetry metrics, to where OTEL_EXPORTER_OTLP_ENDPOINT leads.",
+            "Send OpenTelemetry metrics of each run to OTEL_EXPORTER_OTLP_ENDPOINT.",
             "--otel",
         ),
     ] = False,
@@ -75,15 +79,15 @@ def watch(
         Location | None,
         place(
             "FILE",
-            "Keep in FILE which runs were reported, so that a later call goes on from there.",
+            "Remember the reported runs in FILE; a later call continues from there.",
             "--state",
         ),
     ] = None,
 ) -> None:
     """Print a line for each new run, until Ctrl-C.
 
-    A line has the mean step time, the share of compute, the change against earlier runs, and the verdict. Commands read
-    TRACEVIEW_TITLE, TRACEVIEW_FINDING and others, which env prints.
+    A line has the mean step time, how much of it is compute, the change against earlier runs, and the verdict. COMMAND
+    gets the finding in variables such as TRACEVIEW_TITLE; the command env prints them all.
 
     Example: traceview watch logs/ --on-finding input-bound 'notify-send "$TRACEVIEW_TITLE"'
     """
