@@ -140,7 +140,7 @@ def loss(ratio: float, *states: str, ps: int = 16 * MS) -> FindingLoss:
         ratio=ps / (24 * MS),
         gpu_time_ratio=ratio,
         gpu_time_ps=round(ratio * 144 * MS),
-        bound_ps_per_step=0,
+        gain_ps_per_step=0,
         states=states,
     )
 

@@ -447,8 +447,8 @@ def check_loss(ledger: Ledger, finding: Finding) -> None:
     if loss.states and whole:
         rows = ledger.rows(states=[BY_KEY[key] for key in loss.states])
         assert loss.gpu_time_ps <= ledger.loss(rows, keeps_waiting=True).ps
-        if loss.bound_ps_per_step is not None:
-            assert loss.bound_ps_per_step <= ledger.bound_ps(rows)
+        if loss.gain_ps_per_step is not None:
+            assert loss.gain_ps_per_step <= ledger.bound_ps(rows)
     # The share is exact; the times are rounded down.
     assert abs(loss.ps_per_step - loss.ratio * loss.step_ps) <= 2
     main = finding.arguments.get("loss")

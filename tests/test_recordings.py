@@ -242,7 +242,7 @@ def test_beside_other_processes_nothing_is_at_most(
     finding = HOST_BOUND.of_rows(context, rows)
     assert finding is not None
     assert finding.loss is not None
-    assert (finding.loss.bound_ps_per_step is not None) is is_bound
+    assert (finding.loss.gain_ps_per_step is not None) is is_bound
 
 
 def test_a_moment_is_no_evidence_of_a_long_gap(recordings: Path) -> None:

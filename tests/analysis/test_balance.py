@@ -76,7 +76,7 @@ def test_waiting_for_a_device_costs_its_share_of_the_gpu_time(
     assert (finding.severity if finding else None) == severity
     if finding:
         assert finding.loss is not None
-        assert finding.loss.ps_per_step == finding.loss.bound_ps_per_step == ms(waits_ms)
+        assert finding.loss.ps_per_step == finding.loss.gain_ps_per_step == ms(waits_ms)
         assert finding.loss.gpu_time_ratio == pytest.approx(waits_ms / 100)
 
 
@@ -214,7 +214,7 @@ def test_turns_are_what_the_device_waits_that_computes_longest(
     report = analyzed(tmp_path, trace)
     loss = findings(report)["serial-gpus"].loss
     assert loss is not None
-    assert loss.ps_per_step == loss.bound_ps_per_step == ms(turn_ms)
+    assert loss.ps_per_step == loss.gain_ps_per_step == ms(turn_ms)
     assert loss.gpu_time_ratio == pytest.approx(turn_ms / 50, rel=0.01)
     waits = [row.waits_ps_per_step for row in balance(report).devices]
     assert waits == [0, ms(rest_ms)], count

@@ -106,7 +106,7 @@ def test_what_costs_at_least_so_much_may_save_more(
     assert found is not None
     assert found.loss is not None
     assert ("at least" not in found.title) is is_bound
-    assert (found.loss.bound_ps_per_step is not None) is is_bound
+    assert (found.loss.gain_ps_per_step is not None) is is_bound
 
 
 @pytest.mark.parametrize(("scope", "is_one"), [("model", True), ("gradient_tape/model", False)])

@@ -83,7 +83,7 @@ def check_nothing_bounds_it(finding: Finding | None) -> None:
     """Clocks say how much is lost in an interval, and not when."""
     assert finding is not None
     assert finding.loss is not None
-    assert finding.loss.bound_ps_per_step is None
+    assert finding.loss.gain_ps_per_step is None
 
 
 def test_a_thread_that_works_for_an_op_waits_for_a_core(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ class FindingLoss(Record, frozen=True):
         ratio: The exact share of the first of the second.
         gpu_time_ratio: Share of the GPU time: of all used steps of all visible devices.
         gpu_time_ps: The sum of the rows over all visible devices and used steps, picoseconds.
-        bound_ps_per_step: By how much the mean step would be shorter without them: their part of the
+        gain_ps_per_step: About how much shorter the mean step would be without them: their part of the
             critical path, picoseconds; null where that is not known, as where other processes take cores.
         states: Keys of the states of the rows.
         has_steps: Whether these are times per step; false where they are of the window.
@@ -96,7 +96,7 @@ class FindingLoss(Record, frozen=True):
     ratio: Share
     gpu_time_ratio: Share
     gpu_time_ps: Picoseconds
-    bound_ps_per_step: Picoseconds | None
+    gain_ps_per_step: Picoseconds | None
     states: tuple[Annotated[str, one_of(*STATE_KEYS)], ...]
     has_steps: bool = True
 
@@ -108,14 +108,14 @@ class FindingLoss(Record, frozen=True):
         """
         if set(self.states) != {State.DEVICE_WAIT.key} or not self.step_ps:
             return self.gpu_time_ratio
-        return max(self.gpu_time_ratio, (self.bound_ps_per_step or 0) / self.step_ps)
+        return max(self.gpu_time_ratio, (self.gain_ps_per_step or 0) / self.step_ps)
 
     @property
     def saved(self) -> float:
         """The gain, but no more than the part of a step that would be saved, where that is known."""
-        if self.bound_ps_per_step is None or not self.step_ps:
+        if self.gain_ps_per_step is None or not self.step_ps:
             return self.gain
-        return min(self.gain, self.bound_ps_per_step / self.step_ps)
+        return min(self.gain, self.gain_ps_per_step / self.step_ps)
 
 
 class Finding(Record, frozen=True):

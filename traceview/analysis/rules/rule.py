@@ -289,7 +289,7 @@ def finding_loss(lost: Loss, bound_ps: int | None, states: Sequence[State]) -> F
         ratio=lost.named_share,
         gpu_time_ratio=lost.share,
         gpu_time_ps=lost.ps,
-        bound_ps_per_step=bound_ps,
+        gain_ps_per_step=bound_ps,
         states=tuple(state.key for state in states),
         has_steps=lost.named_steps > 0,
     )
@@ -304,7 +304,7 @@ def loss_of_host(lost_ps: int, whole_ps: int, step_count: int, state: State) -> 
         ratio=ratio,
         gpu_time_ratio=ratio,
         gpu_time_ps=lost_ps,
-        bound_ps_per_step=None,
+        gain_ps_per_step=None,
         states=(state.key,),
         has_steps=step_count > 0,
     )

@@ -100,7 +100,7 @@ def _cost(finding: Finding, time: str) -> str:
     if loss is None:
         return ""
     share = f"{numbers.percent(loss.gpu_time_ratio)} of the {time}"
-    bound_ps = loss.bound_ps_per_step
+    bound_ps = loss.gain_ps_per_step
     if not loss.has_steps:
         return share
     if bound_ps is None:
