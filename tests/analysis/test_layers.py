@@ -234,6 +234,31 @@ def test_scopes_and_lines_of_a_program(tmp_path: Path) -> None:
     assert sum(row.own_ps_per_step for row in rows) == 17 * MS
 
 
+def test_functions_of_jax_are_no_layers_of_the_compute(tmp_path: Path) -> None:
+    """The line names them already; what they hold without a layer is that of the line."""
+    module = ModuleWriter()
+    one, two, three = (f"model.py:{number}" for number in (7, 8, 9))
+    ops = {
+        "jit(step)/jit(main)/jvp(Model)/dense/dot": one,
+        "jit(step)/jit(main)/jvp(Model)/head/dot": one,
+        "jit(step)/jit(main)/jit(update)/mul": two,
+        "jit(step)/jit(main)/jit(update)/add": three,
+    }
+    lengths = []
+    for number, (scope, line) in enumerate(ops.items()):
+        file, _, at = line.partition(":")
+        module.add(f"op{number}", "add", scope=scope, line=(file, int(at)))
+        lengths.append((f"op{number}", f"op{number}", 8.0 - number))
+    write_program(tmp_path, module, lengths)
+    compute = traceview.analyze(tmp_path).results.compute
+    assert compute is not None
+    assert [(part.layer, part.source_line) for part in compute.parts] == [
+        ("Model/dense", None),
+        ("Model/head", None),
+        (None, two),
+    ]
+
+
 # FLOPs
 
 F16 = 10

@@ -156,6 +156,15 @@ _OF_JAX: Final = lazy_pattern(
 )
 
 
+_JITTED: Final = lazy_pattern(r"(?:^|[/(])p?jit\(([^()]*)\)")
+
+
+def jitted_functions(trace: Recording) -> frozenset[str]:
+    """The names of functions that JAX compiled, alone or as a part of others: they are scopes of ops, and no layers."""
+    scopes = dict.fromkeys(each.scope for each in trace.instructions)
+    return frozenset(name for scope in scopes for name in _JITTED.findall(scope))
+
+
 def _scopes_of_jax(path: str) -> list[str]:
     """The scopes of `jit(step)/transpose(jvp(Model))/dense/dot_general`: `step`, `Model`, `dense`."""
     # XLA joins the scopes of what it fuses by semicolons, or `f/(a/dot:b/add)`; the first stands for all.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import dropwhile, islice
 from typing import Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from traceview.analysis.facts.layers import (
     Place,
     cast_labels,
     instructions_that,
+    jitted_functions,
     label_kernels,
     label_places,
     label_updates,
@@ -136,7 +137,7 @@ def _parts(context: Context) -> Iterator[PartOfCompute]:
     """All parts, the one that takes longest first."""
     made, ps = context.trace.once(label_places), context.once(all_ps)
     types, type_of_label = context.once(types_of_labels)
-    makers = _makers(made.places)
+    makers = _makers(made.places, context.trace.once(jitted_functions))
     number_of = {maker: number for number, maker in enumerate(dict.fromkeys((("", ""), *makers)))}
     part = np.array([*map(number_of.__getitem__, makers)], dtype=np.int64)[made.place]
     whole_ps, count = int(ps.sum()), len(number_of)
@@ -164,12 +165,14 @@ def _parts(context: Context) -> Iterator[PartOfCompute]:
             )
 
 
-def _makers(places: Sequence[Place]) -> list[tuple[str, str]]:
-    """The layer and line that stand for each place, "" for none.
+def _makers(places: Sequence[Place], functions: Collection[str]) -> list[tuple[str, str]]:
+    """The layer and line that stand for each place, "" for none; the `functions` around a layer are none.
 
     Where several lines make one layer, the model is applied several times: which of these lines it is tells more than the layer.
     """
-    made = [("/".join(place.scopes), place.line) for place in places]
+    made = [
+        ("/".join(dropwhile(functions.__contains__, place.scopes)), place.line) for place in places
+    ]
     lines_of = Counter(layer for layer, line in set(made) if layer and line)
     whole = {line for layer, line in made if lines_of[layer] > 1}
     return [("" if line in whole else layer, line) for layer, line in made]
