@@ -59,3 +59,16 @@ def test_without_a_device_plane_the_devices_are_lost_rather_than_absent(tmp_path
     report = salvaged(tmp_path / "cut", "plain", whole.stat().st_size - 200)
     assert report.verdict.headline.startswith("The file of host0 is cut off")
     assert [finding.code for finding in report.findings] == ["damaged-file"]
+
+
+@pytest.mark.parametrize(
+    ("lost_bytes", "severity", "confidence"), [(0, "critical", "high"), (60, "warning", "low")]
+)
+def test_what_a_damaged_file_shows_is_less_sure(
+    lost_bytes: int, severity: str, confidence: str, tmp_path: Path
+) -> None:
+    """Where nothing is seen, work may be missing."""
+    report = salvaged(tmp_path, "replicas_wait_for_input", lost_bytes)
+    (finding,) = (finding for finding in report.findings if finding.loss)
+    assert (finding.severity, finding.confidence) == (severity, confidence)
+    assert finding.confidence_reason.startswith("the damaged file") is bool(lost_bytes)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from traceview.analysis.facts.selection import ReportWindow
 from traceview.analysis.gpu_time.device_states import LedgerSums
+from traceview.analysis.gpu_time.steps import FEW_STEPS
 from traceview.analysis.machine.capture import MISSING_HOST, Capture, why_no_device
 from traceview.analysis.measures.device_report import DeviceTime, time_words
 from traceview.analysis.registry import RULES, Results
@@ -297,11 +298,13 @@ def without_recording(finding: Finding, capture: Capture) -> Finding:
 
 
 def _headline(results: Results, capture: Capture, leading: Finding, title: Phrase) -> Phrase:
-    """The title of the finding that leads, as a headline: of one recorded step only, that comes first."""
+    """The title of the finding that leads, as a headline: of one or two steps only, that comes first."""
     headline = ended(title)
     # A finding without a loss says that something is missing, which holds for one step as for many.
-    if leading.loss and results.steps is not None and results.steps.used_count == 1:
-        headline = phrase("Only 1 step is used; capture ten. ", headline)
+    count = results.steps.used_count if leading.loss and results.steps else 0
+    if 0 < count < FEW_STEPS.limits["used_step_count"]:
+        used = f"{numbers.plural(count, 'step')} {'is' if count == 1 else 'are'} used"
+        headline = phrase(f"Only {used}; capture ten. ", headline)
     return _of_hosts(capture, leading.code, headline)
 
 

@@ -25,7 +25,7 @@ from traceview.document import numbers
 from traceview.document.phrase import Phrase, plain
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, Loss
-from traceview.trace.model import Recording, Trace
+from traceview.trace.model import Recording, Trace, damaged_hosts
 from traceview.trace.strategy.replicas import CPU
 
 if TYPE_CHECKING:
@@ -214,6 +214,12 @@ class Rule(Struct, frozen=True, kw_only=True):
             return None
         # What did nothing in the whole recording did nothing, however few steps it holds.
         few = context.selection.has_few_steps and not self.is_of_absence
+        trace, damaged = ledger.trace, damaged_hosts(ledger.trace)
+        cut = damaged and any(
+            trace.hosts[trace.device_list[device].host].name in damaged
+            for device in ledger.devices
+            if trace.device_key(device) in lost.devices
+        )
         # Work that a device was not given is on no path: to give it some shortens the step, by what is not known. What a
         # thread does beside other processes also waits for their cores, which its own rows do not hold.
         is_bound = not takes_cores and State.NO_WORK not in self.states
@@ -242,7 +248,7 @@ class Rule(Struct, frozen=True, kw_only=True):
                 **(arguments or {}),
             },
             loss=loss,
-            confidence=("low", FEW_STEPS) if few else confidence,
+            confidence=("low", FEW_STEPS if few else _CUT) if few or cut else confidence,
             devices=(*lost.devices, *waiting),
             **words,
         )
@@ -266,10 +272,12 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 
 FEW_STEPS: Final = "few-steps"
+_CUT: Final = "cut"
 
 _REASONS: Final[Mapping[str, str]] = {
     "": "the trace shows it",
     FEW_STEPS: "fewer than two steps were recorded",
+    _CUT: "the damaged file may have held what the devices did meanwhile",
 }
 """Why a finding of any rule is as sure as it is."""
 
