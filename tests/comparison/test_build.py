@@ -25,10 +25,12 @@ from traceview.analysis.measures.step_report import StepRow
 from traceview.analysis.rules.finding import Evidence
 from traceview.base.errors import ComparisonError
 from traceview.comparison.build import compare
+from traceview.comparison.document import screen_of
 from traceview.comparison.model import StateDifference
 from traceview.comparison.noise import RunSpread
 from traceview.comparison.sides import capture_steps, finding_differences
 from traceview.comparison.work import op_differences, part_differences
+from traceview.document.terminal import render_section
 from traceview.report.model import Report
 
 MS = 10**9
@@ -142,8 +144,13 @@ def test_captures_of_a_side_have_to_be_alike() -> None:
 def test_runs_with_few_ops_in_common_do_different_work() -> None:
     convolutions = ops(*(op(f"conv_{name}_1", ps=MS) for name in "abcdef"), op("loss", ps=9))
     products = ops(*(op(f"dense_{name}", ps=MS) for name in "abcdefghi"), op("loss", ps=9))
-    verdict = compare([convolutions], [of_run(products, "other")]).verdict
+    comparison = compare([convolutions], [of_run(products, "other")])
+    verdict = comparison.verdict
     assert verdict.startswith("The runs do different work (1 of 16 kinds of ops in common), so")
+    sections = screen_of(comparison)
+    shown = "".join(render_section(each, width=100, color=False) for each in sections)
+    assert "Hardly any op is on both sides: 6 gone, 9 new; all of them: -o FILE." in shown
+    assert "conv_a_1" not in shown
     # A model that was built again has other numbers in its names, and a slow op more is no other work.
     again = ops(*(op(f"conv_{name}_7", ps=MS) for name in "abcdef"), op("loss", ps=9))
     more = ops(*(op(f"conv_{name}_1", ps=MS) for name in "abcdef"), op("new", ps=50 * MS))
@@ -320,10 +327,12 @@ def test_a_change_of_the_typical_step_is_said_to_be_one() -> None:
     after[3] = after[7] = 900
     slower = compare(captures(*before), captures(*after))
     assert slower.verdict.startswith(
-        "The typical step is 11% slower: mean 104 → 272 ms per step (95%"
+        "The typical step, without the slowest third, is 11% slower: mean 104 → 272 ms per step (95%"
     )
     faster = compare(captures(*after), captures(*before))
-    assert faster.verdict.startswith("The typical step is 9.7% faster: mean 272 → 104 ms")
+    assert faster.verdict.startswith(
+        "The typical step, without the slowest third, is 9.7% faster: mean 272 → 104 ms"
+    )
     assert (faster.step.direction, faster.step.is_mean_typical) == ("faster", False)
 
 

@@ -74,7 +74,7 @@ def verdict_of(comparison: Comparison) -> str:
     if step.is_mean_typical and step.ratio is not None:
         return f"{ratio_words(step.ratio)}: {times} {how_sure}"
     change = ratio_words(step.typical_ratio or 0.0)
-    return f"The typical step is {change}: mean {times} {how_sure}"
+    return f"The typical step, without the slowest third, is {change}: mean {times} {how_sure}"
 
 
 def verdict_on_one_run(comparison: Comparison) -> str:
@@ -474,13 +474,23 @@ def _noise(comparison: Comparison, direction: Direction) -> Look:
 _OPS_CAPTION: Final = "Ops and kernels before and after"
 
 
-def _brief_work(comparison: Comparison) -> tuple[doc.Table, ...]:
+_OWN_RATIO: Final = 0.9
+"""Of the time on both sides: with more of it in what the other side lacks they run other programs; a choice of ours."""
+
+
+def _brief_work(comparison: Comparison) -> tuple[doc.Table | doc.Notes, ...]:
     """The functions and layers that differ, else the ops; without the columns that leave no room to names."""
-    caption, rows, columns = (
-        ("Compute before and after", comparison.parts, _PARTS)
+    caption, rows, columns, what = (
+        ("Compute before and after", comparison.parts, _PARTS, "function or layer")
         if any(_changed_work(comparison, comparison.parts))
-        else (_OPS_CAPTION, comparison.ops, _OPS)
+        else (_OPS_CAPTION, comparison.ops, _OPS, "op")
     )
+    own = [row for row in rows if row.status in ("new", "gone")]
+    own_ps, whole_ps = (sum(row.before_ps + row.after_ps for row in each) for each in (own, rows))
+    if own_ps > _OWN_RATIO * whole_ps and len(own) > _BRIEF_OPS:
+        gone = sum(row.status == "gone" for row in own)
+        of_each = f"{gone:,} gone, {len(own) - gone:,} new; all of them: -o FILE"
+        return doc.notes(f"Hardly any {what} is on both sides: {of_each}.")
     shown = [column for column in columns if column.priority <= 1]
     return _work_table(caption, comparison, rows, shown, _BRIEF_OPS, "-o FILE")
 
