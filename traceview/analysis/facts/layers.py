@@ -66,8 +66,8 @@ def label_places(trace: Recording) -> LabelPlaces:
     # Replicas and kernels share ops.
     op_of = {text: _op(text) for text in dict.fromkeys(texts)}
     ops = list(dict.fromkeys(op_of.values()))
-    scopes, named = _Scopes(ops), _layer_names(trace)
-    scopes_of = {op: named(scopes.of(op)) for op in ops}
+    scopes = _Scopes(ops, trace)
+    scopes_of = {op: scopes.named(op) for op in ops}
     number_of: dict[Place, int] = {}
     places = (
         Place(scopes_of[op_of[text]], line)
@@ -104,19 +104,8 @@ def op_places(trace: Recording, names: Iterable[str]) -> dict[str, tuple[Place, 
     # One of the replicas of each op tells scopes from ops as all do.
     known = {split_op(text): text for text in recorded}
     ops = {name: _op(typed[op]) for name, op in bare.items()}
-    scopes, named = _Scopes([*map(_op, known.values()), *ops.values()]), _layer_names(trace)
-    return {name: (Place(named(scopes.of(op))), op.phase) for name, op in ops.items()}
-
-
-def _layer_names(trace: Recording) -> Callable[[Iterable[str]], tuple[str, ...]]:
-    """Gives scopes of layers of Keras the names that `model.summary()` has, where the capture has seen these."""
-    layers = {name for host in trace.hosts if host.sidecar for name in host.sidecar.graphs.layers}
-
-    def named(scopes: Iterable[str]) -> tuple[str, ...]:
-        bare = ((_NUMBER.sub("", scope), scope) for scope in scopes)
-        return tuple(name if name in layers else scope for name, scope in bare)
-
-    return named
+    scopes = _Scopes([*map(_op, known.values()), *ops.values()], trace)
+    return {name: (Place(scopes.named(op)), op.phase) for name, op in ops.items()}
 
 
 def _with_types(trace: Recording, ops: Iterable[str]) -> dict[str, str]:
@@ -208,7 +197,9 @@ def _forward_type(type_: str) -> str:
 class _Scopes:
     """Tells scopes from ops by all the names of a trace."""
 
-    def __init__(self, ops: Sequence[_Op]) -> None:
+    def __init__(self, ops: Sequence[_Op], trace: Recording) -> None:
+        sidecars = (host.sidecar for host in trace.hosts if host.sidecar)
+        self._layers = {name for sidecar in sidecars for name in sidecar.graphs.layers}
         types = {op.type_ for op in ops if op.type_}
         self._types = types | {_forward_type(type_) for type_ in types}
         self._ops: set[tuple[str, ...]] = set()
@@ -222,6 +213,11 @@ class _Scopes:
                 self._ops.add(parts[:-1])
         for scopes in set(map(self.of, forward)):
             self._forward.update(scopes[:depth] for depth in range(1, len(scopes) + 1))
+
+    def named(self, op: _Op) -> tuple[str, ...]:
+        """The scopes of an op; layers of Keras as `model.summary()` names them, where the capture has seen these."""
+        bare = ((_NUMBER.sub("", scope), scope) for scope in self.of(op))
+        return tuple(name if name in self._layers else scope for name, scope in bare)
 
     def of(self, op: _Op) -> tuple[str, ...]:
         """The scopes of an op; none where its name shows none."""

@@ -201,11 +201,11 @@ class Rule(Struct, frozen=True, kw_only=True):
         are parts of what lasted longer without a core, and say how much and not when, so no path holds them. `saved_ratio`: the
         loss is this part of it, for the rest remains. `words`: as of `finding`.
         """
-        ledger = context.ledger
+        ledger, trace = context.ledger, context.ledger.trace
+        numbers_of = {trace.device_key(device): device for device in ledger.devices}
         waiting: tuple[str, ...] = ()
         if keeps_waiting and named is None:
             # Who waits for them is no cause.
-            numbers_of = {ledger.trace.device_key(device): device for device in ledger.devices}
             named = [numbers_of[key] for key in ledger.loss(rows).devices]
             of_all = ledger.loss(rows, keeps_waiting=True).devices
             waiting = tuple(key for key in of_all if numbers_of[key] not in named)
@@ -214,12 +214,8 @@ class Rule(Struct, frozen=True, kw_only=True):
             return None
         # What did nothing in the whole recording did nothing, however few steps it holds.
         few = context.selection.has_few_steps and not self.is_of_absence
-        trace, damaged = ledger.trace, damaged_hosts(ledger.trace)
-        cut = damaged and any(
-            trace.hosts[trace.device_list[device].host].name in damaged
-            for device in ledger.devices
-            if trace.device_key(device) in lost.devices
-        )
+        hosts = (trace.hosts[trace.device_list[numbers_of[key]].host] for key in lost.devices)
+        cut = not damaged_hosts(trace).isdisjoint(host.name for host in hosts)
         # Work that a device was not given is on no path: to give it some shortens the step, by what is not known. What a
         # thread does beside other processes also waits for their cores, which its own rows do not hold.
         is_bound = not takes_cores and State.NO_WORK not in self.states

@@ -215,15 +215,6 @@ _FLOP_RATE: Final = Shown(
 )
 
 
-def _share_of(result: Layers) -> Shown:
-    """The column that says which part of the compute a layer takes, as the sentence above the table does."""
-    return Shown(
-        "of compute",
-        lambda row: doc.ratio(row.compute_ps_per_step, result.compute_ps_per_step),
-        kind="share",
-    )
-
-
 def _nested(rows: Iterable[LayerTime]) -> Iterator[tuple[int, str]]:
     """Of each layer how many of the rows above it is inside of, and its name without the names of those."""
     around: list[str] = []
@@ -244,11 +235,13 @@ def section(view: View, result: Layers) -> doc.Section:
     """The layers as a tree, each with those inside of it below."""
     rows = _longest(result.rows, view.most_rows)
     has_flops = any(row.flops_per_second is not None for row in result.rows)
+    of_ps = result.compute_ps_per_step
+    share = Shown("of compute", lambda row: doc.ratio(row.compute_ps_per_step, of_ps), kind="share")
     blocks = doc.table(
         "Compute by layer",
         (
             doc.column("name", "layer", ["· " * depth + name for depth, name in _nested(rows)]),
-            *columns(rows, (_share_of(result), *_COLUMNS, *([_FLOP_RATE] if has_flops else []))),
+            *columns(rows, (share, *_COLUMNS, *([_FLOP_RATE] if has_flops else []))),
         ),
         row_count=result.row_count,
         rest=f"{view.command('show layers')} -o layers.csv",

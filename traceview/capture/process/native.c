@@ -6,9 +6,7 @@
    watch_silence() says that no Python has run for too long, from a thread that has let go of Python's lock.
 
    catch() and the functions below it note a signal that would end the process, without the table of Python's handlers,
-   without a descriptor and without another process, so that a thread can save the profile first.
-
-   set_exit_code() says by the exit code that nothing was captured; functions of atexit cannot. */
+   without a descriptor and without another process, so that a thread can save the profile first. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -454,20 +452,15 @@ static void
 end_with(int code, void *wanted)
 {
     if (code == 0) {
-        /* In glibc what is left to do before the end is done then, too. */
         exit((int)(intptr_t)wanted);
     }
 }
 
-/* Let the process, if it ends well, have another exit code. */
+/* Let the process, if it ends well, have another exit code; in glibc all that is left to do before the end is done. */
 static PyObject *
-set_exit_code(PyObject *module, PyObject *args)
+set_exit_code(PyObject *module, PyObject *code)
 {
-    int wanted;
-    if (!PyArg_ParseTuple(args, "i", &wanted)) {
-        return NULL;
-    }
-    on_exit(end_with, (void *)(intptr_t)wanted);
+    on_exit(end_with, (void *)(intptr_t)PyLong_AsLong(code));
     Py_RETURN_NONE;
 }
 
@@ -487,7 +480,7 @@ static PyMethodDef functions[] = {
     {"end_by", end_by_signal, METH_VARARGS, NULL},
 #endif
 #ifdef __GLIBC__
-    {"set_exit_code", set_exit_code, METH_VARARGS, NULL},
+    {"set_exit_code", set_exit_code, METH_O, NULL},
 #endif
     {NULL},
 };

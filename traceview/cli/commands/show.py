@@ -84,12 +84,7 @@ def show(
     ] = None,
     sort: Annotated[str, option("COLUMN", "Largest first by this column: self_ps.")] = "",
     top: Annotated[
-        int | None,
-        option(
-            "N",
-            "Only N rows: of ops, layers, memory and copies per device; N steps or collectives, with all devices.",
-            min=1,
-        ),
+        int | None, option("N", "Only N rows, steps or collectives; N ops per device.", min=1)
     ] = None,
     format_: Annotated[str | None, format_option(*FORMATS)] = None,
     output: Output = None,

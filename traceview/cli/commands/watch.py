@@ -33,14 +33,10 @@ _QUIET: Final = "its files have not grown for two minutes"
 def watch(
     logdirs: Annotated[
         list[str],
-        argument(
-            "[JOB=]LOGDIR...",
-            "Log directories. JOB is a name for one, by default that of its folder.",
-        ),
+        argument("[JOB=]LOGDIR...", "Log directories. JOB names one, by default its folder."),
     ],
     every: Annotated[
-        str,
-        option("TIME", "How often to look for new runs: 30s, 5m.", "--every", show_default=True),
+        str, option("TIME", "How often to look: 30s, 5m.", "--every", show_default=True)
     ] = "10s",
     once: Annotated[bool, flag("Look twice, and exit; for cron.", "--once")] = False,
     last: Annotated[
@@ -62,26 +58,15 @@ def watch(
     ] = None,
     prometheus: Annotated[
         Location | None,
-        place(
-            "FILE",
-            "Write metrics of the newest run to FILE, for Prometheus' textfile collector.",
-            "--prometheus",
-        ),
+        place("FILE", "Write metrics of the newest run to FILE, for Prometheus.", "--prometheus"),
     ] = None,
     otel: Annotated[
         bool,
-        flag(
-            "Send OpenTelemetry metrics of each run to OTEL_EXPORTER_OTLP_ENDPOINT.",
-            "--otel",
-        ),
+        flag("Send OpenTelemetry metrics of runs to OTEL_EXPORTER_OTLP_ENDPOINT.", "--otel"),
     ] = False,
     state: Annotated[
         Location | None,
-        place(
-            "FILE",
-            "Remember the reported runs in FILE; a later call continues from there.",
-            "--state",
-        ),
+        place("FILE", "Remember the reported runs in FILE; a later call continues.", "--state"),
     ] = None,
 ) -> None:
     """Print a line for each new run, until Ctrl-C.
