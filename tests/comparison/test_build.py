@@ -302,6 +302,17 @@ def test_layers_of_one_function_are_told_by_name_also_where_keras_numbers_them_a
     assert Counter(row.status for row in rows) == {"new": 3, "gone": 3}
 
 
+def test_a_model_that_several_functions_apply_is_told_by_these() -> None:
+    first, second = "train.py:31 in loss", "train.py:50 in penalty"
+    before = parts(("net/a", first, 800), ("net/b", first, 400))
+    after = parts(*(("net/" + name, line, 600) for name in "ab" for line in (first, second)))
+    rows = part_differences([before], [after], EXACT)
+    assert [(row.layer, row.source_line, row.status, row.after_ps) for row in rows] == [
+        (None, second, "new", 600),
+        (None, first, "same", 600),
+    ]
+
+
 def test_a_part_that_the_other_side_may_have_left_out_is_not_new() -> None:
     before = parts((None, "train.py:3 in f", 1000), left_out_ps=400)
     after = parts((None, "train.py:3 in f", 1000), (None, "train.py:9 in g", 700))

@@ -197,10 +197,9 @@ class PartDifference(WorkDifference, frozen=True):
     """How much the compute of one layer differs that one function of Python made, whatever its lines are called by now.
 
     Attributes:
-        layer: The layer, after, or before where it is gone; null where no name shows any, and where the function makes no
-            other.
-        source_line: The line of it that takes longest, on the same side; null where none was recorded, and where the
-            function makes several layers, and no other makes this one.
+        layer: The layer, after, or before where it is gone; null where no name shows any, where the function makes no
+            other, and where it makes one that others make, too: then all of the function is one part.
+        source_line: The line of it that takes longest, on the same side; null where none was recorded, and with a layer.
     """
 
     layer: OpName | None

@@ -85,28 +85,33 @@ def part_differences(
     def left_out_ps(table: OpSteps) -> int:
         return table.left_out_part_ps_per_step
 
-    made = _differences(before, after, spread, lambda table: table.parts, _maker, left_out_ps)
+    parts = [part for table in (*_tables(before), *_tables(after)) for part in table.parts]
+    functions_of = Counter(
+        layer for layer, function in {(part.layer, _function(part)) for part in parts} if function
+    )
+    # A model that several functions apply is told by these.
+    whole = {_function(part) for part in parts if part.layer and functions_of[part.layer] > 1}
+
+    def maker(row: PartInSteps) -> _Name:
+        function = _function(row)
+        return function, "" if function in whole else row.layer or ""
+
+    made = _differences(before, after, spread, lambda table: table.parts, maker, left_out_ps)
     layers_of = Counter(function for (function, _), *_ in made)
-    functions_of = Counter(row.layer for _, row, _ in made)
     rows = []
     for (function, _), row, measured in made:
         has_layer = row.layer and (not function or layers_of[function] > 1)
-        has_line = not has_layer or functions_of[row.layer] > 1
-        rows.append(
-            PartDifference(
-                *measured,
-                layer=row.layer if has_layer else None,
-                source_line=row.source_line if has_line else None,
-            )
-        )
+        shown = (row.layer, None) if has_layer else (None, row.source_line)
+        rows.append(PartDifference(*measured, *shown))
     return tuple(rows)
 
 
 _NUMBER_OF_LINE: Final = lazy_pattern(r":\d+(?= in |$)")
 
 
-def _maker(row: PartInSteps) -> _Name:
-    return _NUMBER_OF_LINE.sub("", row.source_line or ""), row.layer or ""
+def _function(row: PartInSteps) -> str:
+    """The function, whatever line of it; "" where none was recorded."""
+    return _NUMBER_OF_LINE.sub("", row.source_line or "")
 
 
 def _differences(
