@@ -61,6 +61,7 @@ from traceview.analysis.workload.costly_ops import (
     all_ps,
     labels_by_name,
     multiplies_nothing,
+    needless_part,
     own_part,
     slow_products,
     types_of_labels,
@@ -409,7 +410,8 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     is_explained = np.zeros_like(is_free)
     for known in BY_NAME:
         labels = labels_by_name(context, known) & ~(context.once(_misplaced_labels) | is_explained)
-        found = _of_ops(context, known.rule, labels, key=known.key)
+        saved = needless_part(context, labels)
+        found = _of_ops(context, known.rule, labels, saved, key=known.key)
         yield found
         is_free &= ~labels
         is_explained |= labels & (found is not None)
@@ -419,7 +421,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
         yield found
         is_free &= ~(labels & (found is not None))
     labels, saved = slow_products(context)
-    labels &= is_model & ~context.once(_misplaced_labels)
+    labels &= is_model & ~(context.once(_misplaced_labels) | is_explained)
     yield _of_ops(context, LOW_RATE, labels, saved, "products", key="products")
     for number, kind in enumerate(_KINDS):
         ops = _some_ops(context, kind_of_label == number)

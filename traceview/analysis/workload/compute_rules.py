@@ -387,12 +387,17 @@ COSTLY_OPS: Final = _rule(
         "layout": "{who:spends/spend} {loss} on transposing tensors[: {ops}][ in {line}]",
         "donating": "{who:spends/spend} {loss} on copies of arguments of the program",
         "copying": "{who:spends/spend} {loss} on copies that XLA adds to loops",
+        "masked": "{who:spends/spend} {loss} on results that a mask drops[: {ops}][ in {line}]",
         "moving": "{who:spends/spend} {loss} on moving data[: {ops}][ in {line}]",
         "function": "{who:spends/spend} {loss} on ops that multiply no matrices[, in {line}]",
         "products": "{who:loses/lose} {loss} to products at a low rate[: {ops}][ in {line}]",
     },
     meaning="These ops order, draw, move or transform numbers, and multiply no matrices. Often a cheaper op will do.",
     notes={
+        "masked": (
+            "Or they multiply what a mask, such as a `one_hot`, or an index then leaves a part of. The program says how large that is; "
+            "the loss is the rest."
+        ),
         "moving": "They put numbers in other places. The gradient of a slice is as large as the whole tensor, and all are added.",
         "function": "Each reads all of its input and writes all of its result, while products of matrices use a number often.",
         "products": (
@@ -404,7 +409,7 @@ COSTLY_OPS: Final = _rule(
         f"{numbers.chosen('limit_ratio', COPIES_RATIO)} in copies that XLA has added, of arguments or in loops, "
         f"{numbers.chosen('limit_ratio', MOVING_RATIO)} in ops that only move data, "
         f"{numbers.chosen('limit_ratio', FUNCTION_RATIO)} in those of a function, or layer, that does no products, "
-        f"{numbers.chosen('limit_ratio', TYPE_RATIO)} in one type of op that is none, with what other devices wait meanwhile, or "
+        f"{numbers.chosen('limit_ratio', TYPE_RATIO)} in one type of op that is none, in what a mask or an index drops, with what other devices wait meanwhile, or "
         f"{numbers.chosen('limit_ratio', PRODUCTS_RATIO)} lost to products at less than a twentieth of the usual rate"
     ),
     limit=COSTLY_RATIO,
@@ -413,6 +418,10 @@ COSTLY_OPS: Final = _rule(
         "moving": (
             "Take tensors apart with one `tf.unstack` or `tf.split`, and collect parts in a `tf.TensorArray`; or reshape instead.",
             "The gradient of 8 slices took 12.3 ms, of `tf.unstack` 1.2. `TimeDistributed`: reshape time into the batch.",
+        ),
+        "masked": (
+            "Pick first, then multiply: `states[places] @ weights`, not a mask over the results of all places.",
+            "Experts: sort the words by their expert, so that each multiplies its own, instead of a `one_hot` over all of them.",
         ),
         "jax-moving": "Reshape where that does, and keep large arrays in one order and place through the step.",
         "function": (

@@ -117,6 +117,7 @@ def _is_copy(copied: str, each: Instruction) -> bool:
 BY_NAME: Final = (
     OpsByName(UNTRAINED, "number", is_one=lambda each: each.need == "number"),
     OpsByName(CHOSEN, "choice", is_one=lambda each: each.need == "choice"),
+    OpsByName(COSTLY_OPS, "masked", is_one=lambda each: each.need == "mask"),
     # The scope of what `jax.checkpoint` computes again (JAX 0.4 to 0.11).
     OpsByName(RECOMPUTED, is_one=lambda each: "rematted_computation" in each.scope.split("/")),
     OpsByName(
@@ -169,6 +170,13 @@ def labels_by_name(context: Context, ops: OpsByName) -> BoolArray:
         names = context.trace.device_columns.name[context.trace.once(op_labels).row]
         marks |= context.trace.names.where(names, ops.kernels.search)
     return marks
+
+
+def needless_part(context: Context, labels: BoolArray) -> float:
+    """How much of the time of such ops is spent on what the program does not need."""
+    ps = context.once(all_ps)[labels]
+    part = of_instructions(context.trace, lambda each: each.part, 0.0)[labels]
+    return 1 - float((ps * part).sum()) / max(int(ps.sum()), 1)
 
 
 # By what they do together
