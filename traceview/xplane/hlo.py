@@ -11,13 +11,13 @@ it takes memory traffic rather than units that multiply. Sources: openxla/xla `x
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from math import prod
 from typing import Any, Final, NamedTuple
 
 from traceview.xplane.columns import Copied, Exchange, Instruction, Need, Program
-from traceview.xplane.hlo_flow import COLLECTIVES, DIFFERS, GRADIENT, Flow, Key
+from traceview.xplane.hlo_flow import CALLS, COLLECTIVES, GRADIENT, Flow, Key
 from traceview.xplane.hlo_masks import GEMM, Masks
 from traceview.xplane.hlo_module import (
     BACKEND_CONFIG,
@@ -38,6 +38,7 @@ from traceview.xplane.hlo_module import (
     located,
     opened,
 )
+from traceview.xplane.hlo_shares import Shares
 from traceview.xplane.message import Message
 
 LARGEST: Final = 2**62
@@ -209,17 +210,6 @@ def size_of(shape: Shape) -> int | None:
 _MOST_CALLED: Final = 64
 """Computations that one instruction calls; of one that calls more it is not known what it multiplies."""
 
-_FILLS: Final = frozenset(
-    (
-        "constant", "broadcast", "iota", "reshape", "bitcast", "copy", "transpose", "convert", "tuple",
-        "get-tuple-element", "parameter", "fusion", "call", "slice", "pad", "concatenate",
-    )
-)  # fmt: skip
-"""What only writes memory. A result that is written anew in each step is a buffer that the step overwrites."""
-
-_CALLS: Final = frozenset(("fusion", "call", "async-start", "while", "conditional"))
-"""What runs the instructions of other computations."""
-
 _REPEATS: Final = frozenset(("while", "conditional"))
 """Of those the ones of which it is not known how often."""
 
@@ -252,25 +242,20 @@ class _Program:
         self._name = program.name
         self._module = opened(program)
         self._wanted = wanted
-        self._effects: dict[int, tuple[bool, bool]] = {}
         self._products: dict[int, tuple[Product, bool]] = {}
 
     def instructions(self) -> dict[bytes, Instruction]:
-        known = frozenset[int]()
-        constants = self._made_of(known)
-        whole = self._module.whole_parameters | self._gathered()
-        repeated = self._made_of(whole) - constants if whole else known
-        updates = self._after_gradients()
         flow = Flow(self._module)
-        needs = self._needs(flow)
+        shares = Shares(flow)
+        updates, needs = self._after_gradients(flow), self._needs(flow, shares)
         return {
             instruction.name: Instruction(
                 self._name,
                 instruction.name,
                 *self._module.said(instruction),
                 self._shape(instruction.shape).element_type,
-                (computation.id, instruction.id) in constants,
-                (computation.id, instruction.id) in repeated,
+                (computation.id, instruction.id) in shares.constants,
+                (computation.id, instruction.id) in shares.repeated,
                 (computation.id, instruction.id) in updates,
                 self._module.partitions,
                 *self._product(instruction, computation, DEEPEST),
@@ -284,45 +269,9 @@ class _Program:
             for computation, instruction in self._module.named(self._wanted)
         }
 
-    # What depends on nothing, or on what all devices are given
+    # What follows gradients
 
-    def _made_of(self, parameters: frozenset[int]) -> frozenset[tuple[int, int]]:
-        """The instructions that compute from nothing else that varies than some parameters, by the ids of computation and instruction."""
-        entry = self._module.entry
-        is_known: dict[int, bool] = {}
-        found = set()
-        # Operands stand before what uses them.
-        for instruction in entry.instructions:
-            if instruction.id in parameters:
-                is_known[instruction.id] = True
-                continue
-            has_no_input = instruction.opcode != "parameter" and all(
-                is_known.get(operand, False) for operand in instruction.operands
-            )
-            varies, works = self._reached(instruction, DEEPEST) if has_no_input else (True, True)
-            is_known[instruction.id] = not varies
-            if works and not varies:
-                found.add((entry.id, instruction.id))
-                found.update(self._held(instruction))
-        return frozenset(found)
-
-    def _gathered(self) -> frozenset[int]:
-        """The ids of what gives each of several partitions the same: the parts of an array from all of them."""
-        entry, count = self._module.entry, self._module.partitions
-        starts = {
-            each.id
-            for each in entry.instructions
-            if each.opcode in ("all-gather", "all-gather-start")
-            and [*map(len, self._module.groups(each))] == [count]
-        }
-        ends = {
-            each.id
-            for each in entry.instructions
-            if each.opcode == "all-gather-done" and not starts.isdisjoint(each.operands)
-        }
-        return frozenset(starts | ends) if count > 1 else frozenset()
-
-    def _after_gradients(self) -> frozenset[tuple[int, int]]:
+    def _after_gradients(self, flow: Flow) -> frozenset[tuple[int, int]]:
         """The instructions of the source that compute with gradients and are none, by the ids of computation and instruction."""
         entry, found = self._module.entry, set[tuple[int, int]]()
         has_gradient: dict[int, bool] = {}
@@ -333,49 +282,22 @@ class _Program:
             has_gradient[instruction.id] = is_gradient or follows
             if follows and not is_gradient and "/" in scope:
                 found.add((entry.id, instruction.id))
-                found.update(self._held(instruction))
+                found.update(flow.held(instruction))
         return frozenset(found)
 
-    # What runs in others
+    # What it is needed for
 
-    def _needs(self, flow: Flow) -> dict[Key, tuple[Need, float]]:
+    def _needs(self, flow: Flow, shares: Shares) -> dict[Key, tuple[Need, float]]:
         """What the program needs less than whole, and what runs in it."""
         entry, masked = self._module.entry, Masks(flow).parts()
         needs: dict[Key, tuple[Need, float]] = {key: ("mask", part) for key, part in masked.items()}
+        needs |= {key: ("alike", part) for key, part in shares.needless.items()}
         needs |= flow.needs()
         for instruction in entry.instructions:
             if (key := (entry.id, instruction.id)) in needs:
-                for held in self._held(instruction):
+                for held in flow.held(instruction):
                     needs.setdefault(held, needs[key])
         return needs
-
-    def _held(self, instruction: HloInstruction) -> Iterator[tuple[int, int]]:
-        """What runs in a loop, a branch or a call, each with events of its own; a fusion is one event."""
-        seen, open_ = set[int](), [instruction]
-        while open_:
-            each = open_.pop()
-            for called in each.called if each.opcode in _CALLS - {"fusion"} else ():
-                if called not in seen:
-                    seen.add(called)
-                    inner = self._module.computation(called).instructions
-                    yield from ((called, one.id) for one in inner if one.opcode not in _FILLS)
-                    open_ += inner
-
-    def _reached(self, instruction: HloInstruction, depth: int) -> tuple[bool, bool]:
-        """Whether it, or what it calls, has a state, and whether it does more than to fill memory."""
-        is_stateful = instruction.has_side_effect or instruction.opcode in DIFFERS
-        works = instruction.opcode not in _FILLS
-        for called in instruction.called:
-            if called not in self._effects:
-                # Also ends a recursion.
-                self._effects[called] = (True, True)
-                held = self._module.computation(called).instructions if depth else ()
-                inside = [self._reached(inner, depth - 1) for inner in held]
-                if depth:
-                    self._effects[called] = any(s for s, _ in inside), any(w for _, w in inside)
-            inner_is_stateful, inner_works = self._effects[called]
-            is_stateful, works = is_stateful or inner_is_stateful, works or inner_works
-        return is_stateful, works
 
     # Its FLOPs
 
@@ -383,7 +305,7 @@ class _Program:
         self, instruction: HloInstruction, computation: Computation, depth: int
     ) -> Product:
         """What an instruction multiplies, with what it calls unless that has events of its own."""
-        if instruction.opcode in _CALLS:
+        if instruction.opcode in CALLS:
             return self._product_called(instruction, depth)
         if instruction.opcode not in PRODUCTS:
             return NO_PRODUCT

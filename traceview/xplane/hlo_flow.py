@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -41,6 +42,17 @@ DIFFERS: Final = COLLECTIVES | frozenset(
 )
 """What is not the same in every run, or on every device, whatever it is given; collectives give what was computed apart."""
 
+FILLS: Final = frozenset(
+    (
+        "constant", "broadcast", "iota", "reshape", "bitcast", "copy", "transpose", "convert", "tuple",
+        "get-tuple-element", "parameter", "fusion", "call", "slice", "pad", "concatenate",
+    )
+)  # fmt: skip
+"""What only writes memory. A result that is written anew in each step is a buffer that the step overwrites."""
+
+CALLS: Final = frozenset(("fusion", "call", "async-start", "while", "conditional"))
+"""What runs the instructions of other computations."""
+
 GRADIENT: Final = "transpose(jvp("
 """In the scope of what JAX computes backward."""
 
@@ -64,6 +76,9 @@ _MOST_NODES: Final = 1 << 17
 _MOST_READ: Final = 256
 """What a condition may be computed from that is looked at, and what a sum is made of. Choices of ours, as programs are of any size."""
 
+_UNKNOWN: Final = 0
+"""The node of what a damaged program does not have."""
+
 _UNUSED, _NUMBER, _CHOICE, _ALL, _NUMBERS = range(5)
 """What a result is needed for: a number that others are computed with, what a choice may drop, all, and numbers that are kept."""
 
@@ -85,7 +100,8 @@ class Flow:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.nodes: list[Node] = []
+        unknown = HloInstruction((0, 0), b"", "parameter", -1, (0, 0), (0, 0), [], [], False)
+        self.nodes = [Node(unknown, module.fields(unknown), (), (), (-1, -1), _UNKNOWN, False)]
         self._alike: dict[object, int] = {}
         self.of: dict[Key, tuple[int, ...]] = {}
         entry = module.entry
@@ -102,7 +118,7 @@ class Flow:
         values: dict[int, tuple[int, ...]] = {}
         for each in computation.instructions:
             key = (computation.id, each.id)
-            of = [values.get(id_, ()) for id_ in each.operands]
+            of = [values.get(id_) or (_UNKNOWN,) for id_ in each.operands]
             fields = self.module.fields(each)
             nodes: tuple[int, ...]
             if len(self.nodes) > _MOST_NODES:
@@ -146,6 +162,18 @@ class Flow:
         is_number = all(of.size == 1 for of in arrays)
         self.nodes.append(Node(at, fields, sizes, operands, owner, alike, is_number))
         return number
+
+    def held(self, instruction: HloInstruction) -> Iterator[tuple[int, int]]:
+        """What runs in a loop, a branch or a call, each with events of its own; a fusion is one event."""
+        seen, open_ = set[int](), [instruction]
+        while open_:
+            each = open_.pop()
+            for called in each.called if each.opcode in CALLS - {"fusion"} else ():
+                if called not in seen:
+                    seen.add(called)
+                    inner = self.module.computation(called).instructions
+                    yield from ((called, one.id) for one in inner if one.opcode not in FILLS)
+                    open_ += inner
 
     # What it is needed for
 

@@ -19,8 +19,9 @@ from traceview.analysis.exchange.collective_sums import (
 )
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_CALLS, rows_of_keys
+from traceview.analysis.facts.layers import instructions_that
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.op_work import line_of_rows
+from traceview.analysis.measures.op_work import line_of_rows, rows_of_labels
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Line, Number, Rate, Time
@@ -32,7 +33,7 @@ from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
 from traceview.ledger.states import State
 from traceview.trace.columns import NONE, UNKNOWN_BYTES
-from traceview.trace.device.op_names import OPTIMIZER_SCOPE, split_op
+from traceview.trace.device.op_names import OPTIMIZER_SCOPE, of_instructions, op_labels, split_op
 from traceview.trace.device.table import Table, category, flag, texts, whole
 from traceview.trace.device.table import table as table_of_columns
 from traceview.trace.model import missing_tasks
@@ -65,7 +66,8 @@ EXPOSED: Final = Rule(
     ),
     title="{who:spends/spend} {loss} in exposed communication",
     titles={
-        "loop": "{who:spends/spend} {loss} in exchanges inside of a loop, {count} per step[, {line}]"
+        "alike": "{who:spends/spend} {loss} on exchanging what all devices have alike[, {line}]",
+        "loop": "{who:spends/spend} {loss} in exchanges inside of a loop, {count} per step[, {line}]",
     },
     meaning=(
         "Devices exchange data while they compute nothing. Two things count: transfers, which are the shortest time that any "
@@ -91,6 +93,10 @@ EXPOSED: Final = Rule(
             _MORE,
         ),
         "packed": (_CHEAPER, _OTHER_CALLS),
+        "alike": (
+            "Leave it out[, in {line}]: what each device computes from averaged gradients and whole weights is the same on all.",
+            "The part of the loss is that of the bytes: XLA exchanges other arrays together with these.",
+        ),
         "loop": "If the loop only adds up gradients, exchange their sum once behind it.",
         "jax-loop": "If the loop only adds up gradients, exchange their sum once behind it: `jax.lax.pmean` after the `scan`.",
         "sharding": _ONE_SHARDING,
@@ -101,6 +107,7 @@ EXPOSED: Final = Rule(
         ),
     },
     reasons={
+        "program": "the program shows it",
         "cpu": "replicas on the CPU share its cores",
         "alone": "other devices are not recorded, so this may be waiting for them",
         "workers": "not all workers are recorded, so part of this may be waiting for them",
@@ -200,8 +207,34 @@ def diagnose(context: Context, result: CollectiveResult) -> Iterator[Finding | N
     if finding is not None:
         rows &= ~of_small
         yield finding
-    yield _exposed(context, rows, result)
+    alike, of_alike = _alike(context, rows)
+    yield alike
+    yield _exposed(context, rows & ~of_alike if alike else rows, result)
     yield _off_gpu(context)
+
+
+def _alike(context: Context, rows: BoolArray) -> tuple[Finding | None, BoolArray]:
+    """The finding about what all devices have alike before they exchange it, and its rows."""
+    trace, ledger = context.trace, context.ledger
+    needless = instructions_that(trace, lambda each: each.need == "alike")
+    rows = rows & rows_of_labels(context, needless, states=EXPOSED.states)
+    if not rows.any():
+        return None, rows
+    part = of_instructions(trace, lambda each: each.part, 0.0)
+    of_row = part[trace.once(op_labels).of_row[ledger.columns.event[rows]]]
+    arguments: dict[str, Argument] = {}
+    if line := line_of_rows(context, rows):
+        arguments["line"] = Line(line)
+    finding = EXPOSED.of_rows(
+        context,
+        rows,
+        arguments=arguments,
+        confidence=("high", "program"),
+        saved_ratio=1 - float(np.average(of_row, weights=ledger.columns.duration_ps[rows])),
+        title="alike",
+        action="alike",
+    )
+    return finding, rows
 
 
 _BATCH_NORM: Final = lazy_pattern(r"batch_?norm", re.IGNORECASE)

@@ -72,6 +72,7 @@ from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import OpName, OpType, Record, Share, SourceLine
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
+from traceview.ledger.states import State
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import (
     Phase,
@@ -366,10 +367,18 @@ def _slow_products(context: Context) -> Finding | None:
 
 
 def _repeated(context: Context) -> Finding | None:
-    """Compute that every device of a program repeats: all but the part that one of them would have."""
+    """Compute that every device of a program repeats: all but the part that one of them would have, and what is exchanged for it."""
     labels = instructions_that(context.trace, lambda each: each.is_repeated)
     every = (each.partitions for each in context.trace.instructions if each.is_repeated)
-    return _of_ops(context, REPEATED, labels, 1 - 1 / min(every, default=1), "part")
+    saved, ledger = 1 - 1 / min(every, default=1), context.ledger
+    needless = instructions_that(context.trace, lambda each: each.need == "alike" and not each.part)
+    exchanged = rows_of_labels(context, needless, states=(State.COMPUTE, State.COMMUNICATION))
+    if not labels.any() or not exchanged.any():
+        return _of_ops(context, REPEATED, labels, saved, "part")
+    own_ps = ledger.loss(rows_of_labels(context, labels & ~needless)).ps
+    whole_ps = own_ps + (other_ps := ledger.loss(exchanged).ps)
+    saved = (own_ps * saved + other_ps) / max(whole_ps, 1)
+    return _of_ops(context, REPEATED, labels, saved, "gathered", key="gathered", also=exchanged)
 
 
 def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
@@ -438,12 +447,13 @@ def _of_ops(
     shown: BoolArray | None = None,
     key: str = "",
     devices: Collection[int] | None = None,
+    also: BoolArray | bool = False,
 ) -> Finding | None:
     """The finding about some ops, with the type and the line of those that take longest.
 
     `saved_ratio`: how much of their time is the loss, for the reason that `note` gives. `shown`: labels that the trace shows to
     be such ops; where none of these took time, graphs of the capture do. `key`: of its title and action. `devices`: on which
-    they are such ops, by default all.
+    they are such ops, by default all. `also`: further rows.
     """
     if not labels.any():
         return None
@@ -458,14 +468,14 @@ def _of_ops(
         by_label = np.where(of_label == every.index(ops.types[0]), by_label, 0)
     return rule.of_rows(
         context,
-        ops.rows,
+        ops.rows | also,
         arguments=_named(context, ops.types[:1], by_label),
         confidence=("high", "graph" if is_of_graph else ""),
-        keeps_waiting=note in ("", "part"),
+        keeps_waiting=note in ("", "part", "gathered"),
         saved_ratio=saved_ratio,
         title=note or key,
         action=key,
-        notes=(note, key),
+        notes=dict.fromkeys((note, key)),
         evidence=_type_evidence(ops),
     )
 

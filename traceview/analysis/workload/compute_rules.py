@@ -181,11 +181,16 @@ REPEATED: Final = _rule(
     title="{who:spends/spend} {loss} on what each device computes alike[: {ops}][ in {line}]",
     meaning="Each device computes from arrays that all have whole. Divided, each would compute its part.",
     titles={
+        "gathered": "{who:spends/spend} {loss} on gathering what each device then computes alike[: {ops}][ in {line}]",
         "losses": "{who:spends/spend} {loss} on gradients of several losses through the same ops[: {ops}][ in {line}]",
         "ids": "{who:spends/spend} {loss} on applying the model again to ids of earlier passes[: {ops}][ in {line}]",
     },
     notes={
         "part": "The loss is all but the part that one of the devices would have.",
+        "gathered": (
+            "The loss is the exchange with its copies, and of the rest all but the part that one of the devices would have: no "
+            "product needs the whole array."
+        ),
         "losses": "Each replica computes gradients of each loss through the same ops, and adds them. The loss is all but one.",
         "ids": (
             "Ids are drawn one after the other, each pass computes all before again, and no gradient goes through it. The loss is all "
@@ -199,6 +204,10 @@ REPEATED: Final = _rule(
         "repeats with those drawn from it"
     ),
     actions={
+        "gathered": (
+            "Compute with the part that each device has, and exchange what sums up a part: `jax.lax.psum` and `pmax`, not `all_gather`.",
+            "For a softmax these are the largest score of each row and the sum of its exponentials.",
+        ),
         "losses": (
             "Take one gradient, that of the sum of the losses: `tape.gradient(5 * of_boxes + of_classes, variables)`.",
             "The gradient of a sum is the sum of the gradients.",
