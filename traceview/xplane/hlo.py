@@ -289,8 +289,10 @@ class _Program:
 
     def _needs(self, flow: Flow, shares: Shares) -> dict[Key, tuple[Need, float]]:
         """What the program needs less than whole, and what runs in it."""
-        entry, masked = self._module.entry, Masks(flow).parts()
-        needs: dict[Key, tuple[Need, float]] = {key: ("mask", part) for key, part in masked.items()}
+        entry, masks = self._module.entry, Masks(flow)
+        needs: dict[Key, tuple[Need, float]]
+        needs = {key: ("order", part) for key, part in masks.orders().items()}
+        needs |= {key: ("mask", part) for key, part in masks.parts().items()}
         needs |= {key: ("alike", part) for key, part in shares.needless.items()}
         needs |= flow.needs()
         for instruction in entry.instructions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -174,6 +175,15 @@ class Flow:
                     inner = self.module.computation(called).instructions
                     yield from ((called, one.id) for one in inner if one.opcode not in FILLS)
                     open_ += inner
+
+    @cached_property
+    def users(self) -> list[list[int]]:
+        """By node those that are computed from it."""
+        users: list[list[int]] = [[] for _ in self.nodes]
+        for number, node in enumerate(self.nodes):
+            for one in node.operands:
+                users[one].append(number)
+        return users
 
     # What it is needed for
 

@@ -14,7 +14,9 @@ from itertools import product
 from math import prod
 from typing import Final, NamedTuple
 
-from traceview.xplane.hlo_flow import GRADIENT, MOVES, OF_EACH, OF_ONE, Flow, Key, Node
+import numpy as np
+
+from traceview.xplane.hlo_flow import GRADIENT, MOVES, OF_EACH, OF_ONE, VIEWS, Flow, Key, Node
 from traceview.xplane.hlo_module import (
     BACKEND_CONFIG,
     COMPARED,
@@ -44,6 +46,8 @@ _OF_ZERO_ZERO: Final = MOVES | (
 """What gives zeros where its first operand has them."""
 _FEWEST: Final = 16
 """Numbers that have to be together for a product to leave others out; a choice of ours."""
+_SCATTERED: Final = 16
+"""Numbers that are multiplied as quickly as one that has its place from an index; a choice of ours."""
 _MOST_LEFT: Final = 1 / 3
 """Of a product of which the rest is needless; a choice of ours: places for twice as many rows as there are may be room for them."""
 
@@ -223,10 +227,23 @@ class Masks:
                 mask = moved[0] if moved else WHOLE
             elif number in self._products:
                 mask = _lower(moved[:2])
+            elif opcode == "constant" and not node.is_number:
+                mask = self._of_constant(number, node)
             elif opcode in ("scatter", "pad") and len(of) == 3 - (opcode == "pad"):
                 mask = self._spread(number, node, zeros)
             zeros.append(mask)
         return zeros
+
+    def _of_constant(self, number: int, node: Node) -> Mask:
+        """The mask of a constant array, as far as its numbers take bytes of the same number."""
+        literal = node.fields.message(LITERAL)
+        places = [at for field in literal if field != LITERAL_SHAPE for at in literal.places(field)]
+        bytes_ = self._flow.module.bytes_at(places[0]) if len(places) == 1 else b""
+        size, rest = divmod(len(bytes_), prod(node.sizes) or 1)
+        if rest or not size:
+            return WHOLE
+        is_set = np.frombuffer(bytes_, np.uint8).reshape(-1, size).any(axis=1)
+        return self._part(number, range(len(node.sizes)), _SCATTERED * int(is_set.sum()), number)
 
     def _spread(self, number: int, node: Node, zeros: list[Mask]) -> Mask:
         """The mask of what is written into zeros."""
@@ -377,6 +394,51 @@ class Masks:
             if mask.part < 1 and (not is_mixed or prod(node.sizes[at] for at in rest) >= _FEWEST):
                 masks.append(mask)
         return _lower(masks)
+
+    def orders(self) -> dict[Key, float]:
+        """Products of three matrices that take less in another order, by event, and which part of their operations that takes."""
+        found: dict[Key, float] = {}
+        for number, of in self._products.items():
+            sizes = self._nodes[number].sizes
+            if len(sizes) != 2 or len(of.summed) != 1 or len(of.pairs[0]) != 1:
+                continue
+            readers = self._multiplied(number)
+            summed = self._nodes[self._nodes[number].operands[0]].sizes[of.summed[0][0]]
+            # The third matrix has as many columns, or rows, as that.
+            columns = sum(self._products[one].flops // (2 * prod(sizes)) for one in readers)
+            now = of.flops + sum(self._products[one].flops for one in readers)
+            other = 2 * summed * columns * sum(sizes)
+            if readers and other <= _MOST_LEFT * now:
+                keys = (self._nodes[one].owner for one in (number, *readers))
+                found.update(dict.fromkeys(keys, other / now))
+        return found
+
+    def _multiplied(self, number: int) -> list[int]:
+        """The products that read a matrix, or its multiple by a number; none where anything else does."""
+        open_, found = [number], []
+        while open_:
+            at = open_.pop()
+            users = self._flow.users[at]
+            if not users or at in self._flow.given:
+                return []
+            for one in users:
+                node, of = self._nodes[one], self._products.get(one)
+                others = [each for each in node.operands if each != at]
+                is_multiple = node.at.opcode in ("multiply", "divide") and not any(
+                    self._varies[each] for each in others
+                )
+                if (
+                    of is not None
+                    and len(node.sizes) == 2
+                    and len(of.summed) == 1
+                    and len(others) == 1
+                ):
+                    found.append(one)
+                elif is_multiple or node.at.opcode in VIEWS | {"convert", "negate"}:
+                    open_.append(one)
+                else:
+                    return []
+        return found
 
     def parts(self) -> dict[Key, float]:
         """Which part of what events compute is left by masks: of products, and of what is computed of these in between."""

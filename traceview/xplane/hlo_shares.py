@@ -12,6 +12,8 @@ from traceview.xplane.hlo_module import DEEPEST, HloInstruction
 _GIVE_ALL: Final = ("all-gather", "all-reduce")
 """Collectives after which the devices of a group have the same, without their `-start` and `-done`."""
 
+_OF_MEAN: Final = VIEWS | {"broadcast", "constant", "convert", "divide", "multiply"}
+"""What makes a mean of a sum, or gives an array another order."""
 _MAY_NEED_ALL: Final = ("dot", "convolution", "custom-call", "while", "conditional", "sort")
 
 
@@ -86,44 +88,46 @@ class Shares:
 
     @cached_property
     def needless(self) -> dict[Key, float]:
-        """Collectives that could be left out, with copies for them alone, and the part of each that could not.
+        """Collectives that could be left out, with copies and factors for them alone, and the part of each that could not.
 
         They exchange what all devices have alike, or gather what each then computes alike without a product.
         """
         nodes, sizes = self._flow.nodes, dict[Key, list[int]]()
         known = self._made_of(self._whole | self._exchanged(*_GIVE_ALL))
-        for node in nodes if self._flow.module.partitions > 1 else ():
+        alike = set[int]()
+        for number, node in enumerate(nodes if self._flow.module.partitions > 1 else ()):
             if node.at.opcode in COLLECTIVES and node.operands:
                 of = sizes.setdefault(node.owner, [0, 0])
-                of[0] += 0 if all(known[one] for one in node.operands) else prod(node.sizes)
+                of[0] += (
+                    0
+                    if (is_alike := all(known[one] for one in node.operands))
+                    else prod(node.sizes)
+                )
                 of[1] += prod(node.sizes)
+                alike.update([number] if is_alike else ())
         parts = {key: part / whole for key, (part, whole) in sizes.items() if part < whole}
         for number in self._exchanged("all-gather") if self.repeated else ():
             if self._is_for_repeated(number):
                 parts[nodes[number].owner] = 0.0
-        works = {node.owner for node in nodes if node.at.opcode not in VIEWS}
-        wholly = {key for key, part in parts.items() if not part}
+                alike.add(number)
+        works = {node.owner for node in nodes if node.at.opcode not in _OF_MEAN}
         for number, node in enumerate(nodes):
-            if node.at.opcode == "copy" and node.owner not in works:
-                readers = {nodes[one].owner for one in self._users[number]}
-                made_of = {nodes[one].owner for one in node.operands}
-                if made_of <= wholly or (readers and readers <= wholly):
+            if node.owner not in works and node.operands:
+                source = {
+                    one: self._flow.source(one, VIEWS | {"broadcast"}) for one in node.operands
+                }
+                arrays = {one for one, made_of in source.items() if not nodes[made_of].is_number}
+                is_for = node.at.opcode in VIEWS and alike.issuperset(self._flow.users[number])
+                is_of = bool(arrays) and alike.issuperset(arrays)
+                if is_of or (is_for and self._flow.users[number]):
                     parts[node.owner] = 0.0
         return parts
-
-    @cached_property
-    def _users(self) -> list[list[int]]:
-        users: list[list[int]] = [[] for _ in self._flow.nodes]
-        for number, node in enumerate(self._flow.nodes):
-            for one in node.operands:
-                users[one].append(number)
-        return users
 
     def _is_for_repeated(self, number: int) -> bool:
         """Whether what is gathered is read by nothing but what each device computes alike, without a product."""
         open_, seen = [number], {number}
         while open_:
-            users = self._users[open_.pop()]
+            users = self._flow.users[open_.pop()]
             for one in users:
                 node = self._flow.nodes[one]
                 is_end = node.at.opcode in COLLECTIVES or node.at.opcode == "dynamic-slice"

@@ -93,9 +93,9 @@ EXPOSED: Final = Rule(
             _MORE,
         ),
         "packed": (_CHEAPER, _OTHER_CALLS),
-        "alike": (
+        "jax-alike": (
             "Leave it out[, in {line}]: what each device computes from averaged gradients and whole weights is the same on all.",
-            "The part of the loss is that of the bytes: XLA exchanges other arrays together with these.",
+            "Of exchanges together with other arrays the part of the bytes counts, and factors and copies count, too.",
         ),
         "loop": "If the loop only adds up gradients, exchange their sum once behind it.",
         "jax-loop": "If the loop only adds up gradients, exchange their sum once behind it: `jax.lax.pmean` after the `scan`.",
@@ -220,6 +220,7 @@ def _alike(context: Context, rows: BoolArray) -> tuple[Finding | None, BoolArray
     rows = rows & rows_of_labels(context, needless, states=EXPOSED.states)
     if not rows.any():
         return None, rows
+    rows |= rows_of_labels(context, needless)
     part = of_instructions(trace, lambda each: each.part, 0.0)
     of_row = part[trace.once(op_labels).of_row[ledger.columns.event[rows]]]
     arguments: dict[str, Argument] = {}
