@@ -409,9 +409,19 @@ class Masks:
             now = of.flops + sum(self._products[one].flops for one in readers)
             other = 2 * summed * columns * sum(sizes)
             if readers and other <= _MOST_LEFT * now:
-                keys = (self._nodes[one].owner for one in (number, *readers))
+                thirds = set[int]().union(*map(self._factors, readers)) - {
+                    self._nodes[number].alike
+                }
+                # The gradients of a product of two narrow matrices, which could have been left out, too.
+                made = (one for one in self._products if self._factors(one) <= thirds)
+                keys = (self._nodes[one].owner for one in (number, *readers, *made))
                 found.update(dict.fromkeys(keys, other / now))
         return found
+
+    def _factors(self, number: int) -> set[int]:
+        """What a product multiplies, in whatever order and type."""
+        of = self._nodes[number].operands[:2]
+        return {self._nodes[self._flow.source(one, MOVES | {"convert"})].alike for one in of}
 
     def _multiplied(self, number: int) -> list[int]:
         """The products that read a matrix, or its multiple by a number; none where anything else does."""
@@ -449,13 +459,8 @@ class Masks:
         }
         chosen = {number for number in left if not self._is_gradient(number)}
 
-        def factors(number: int) -> set[int]:
-            through = MOVES | {"convert"}
-            of = self._nodes[number].operands[:2]
-            return {self._nodes[self._flow.source(one, through)].alike for one in of}
-
-        used = {one for number in chosen for one in factors(number)}
-        chosen |= {number for number in left if not used.isdisjoint(factors(number))}
+        used = {one for number in chosen for one in self._factors(number)}
+        chosen |= {number for number in left if not used.isdisjoint(self._factors(number))}
         if not chosen:
             return {}
         done: dict[Key, list[float]] = {}
