@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from math import prod
 from typing import Any, Final, NamedTuple
@@ -290,9 +291,10 @@ class _Program:
     def _needs(self, flow: Flow, shares: Shares) -> dict[Key, tuple[Need, float]]:
         """What the program needs less than whole, and what runs in it."""
         entry, masks = self._module.entry, Masks(flow)
-        needs: dict[Key, tuple[Need, float]]
-        needs = {key: ("order", part) for key, part in masks.orders().items()}
-        needs |= {key: ("mask", part) for key, part in masks.parts().items()}
+        needs: dict[Key, tuple[Need, float]] = {}
+        with suppress(*_NOT_TOLD):
+            needs |= {key: ("order", part) for key, part in masks.orders().items()}
+            needs |= {key: ("mask", part) for key, part in masks.parts().items()}
         needs |= {key: ("alike", part) for key, part in shares.needless.items()}
         needs |= flow.needs()
         for instruction in entry.instructions:

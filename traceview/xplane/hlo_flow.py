@@ -189,8 +189,8 @@ class Flow:
 
     def viewed(self, key: Key) -> HloInstruction | None:
         """The instruction whose numbers the result of one has, in whatever order."""
-        nodes = self.of.get(key, ())
-        return self.nodes[self.source(nodes[0])].at if nodes else None
+        source = self.source(next(iter(self.of.get(key, ())), _UNKNOWN))
+        return self.nodes[source].at if source else None
 
     def source(self, number: int, through: frozenset[str] = VIEWS) -> int:
         """The node whose numbers one has, in whatever order; `through`: what gives them on."""

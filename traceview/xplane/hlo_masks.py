@@ -81,8 +81,9 @@ class Masks:
     def _pairs(self, number: int, place: int) -> list[tuple[int, int]]:
         """Which dimension of an operand is which of the result; those without one are summed, or new."""
         node = self._nodes[number]
-        opcode, sizes, dims = node.at.opcode, node.sizes, node.fields.numbers(DIMENSIONS_OF)
-        of = self._nodes[node.operands[place]].sizes
+        opcode, sizes, of = node.at.opcode, node.sizes, self._nodes[node.operands[place]].sizes
+        has_dims = opcode in ("broadcast", "transpose", "reduce")
+        dims = node.fields.numbers(DIMENSIONS_OF, MOST_DIMENSIONS) if has_dims else []
         if opcode == "broadcast" and len(dims) == len(of):
             return [*enumerate(dims)]
         if opcode == "transpose" and sorted(dims) == [*range(len(of))]:
@@ -120,7 +121,10 @@ class Masks:
     def _products(self) -> dict[int, _Product]:
         found = {}
         for number, node in enumerate(self._nodes):
-            if node.at.opcode == "dot" or node.fields.text(TARGET).startswith(GEMM):
+            opcode = node.at.opcode
+            if opcode == "dot" or (
+                opcode == "custom-call" and node.fields.text(TARGET).startswith(GEMM)
+            ):
                 try:
                     found[number] = self._product(node)
                 except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
