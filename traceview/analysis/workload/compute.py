@@ -475,7 +475,7 @@ def _of_ops(
         saved_ratio=saved_ratio,
         title=note or key,
         action=key,
-        notes=dict.fromkeys((note, key)),
+        notes=tuple(dict.fromkeys((note, key))),
         evidence=_type_evidence(ops),
     )
 
