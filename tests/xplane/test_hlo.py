@@ -331,7 +331,8 @@ def norms(*, is_given: str = "", result: str = "") -> ModuleWriter:
 
 def test_gradients_of_which_only_a_number_is_used() -> None:
     """Of what is exchanged together each place is for itself, and a number that is learned is used whole."""
-    assert needs(norms()) == dict.fromkeys(("frozen", "other"), "number")
+    assert needs(norms()) == dict.fromkeys(("frozen", "other", "summed", "squares"), "number")
+    assert [read(norms().message, "summed")["summed"].part] == [0.5]
     assert needs(norms(is_given="norm")) == needs(norms())
     assert not needs(norms(is_given="other"))
     assert "frozen" not in needs(norms(result="frozen"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from math import prod
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -53,6 +54,9 @@ FILLS: Final = frozenset(
 
 CALLS: Final = frozenset(("fusion", "call", "async-start", "while", "conditional"))
 """What runs the instructions of other computations."""
+
+FLOATS: Final = frozenset((10, 11, 12, 15, 16, 18))
+"""The numbers of the types of floats."""
 
 GRADIENT: Final = "transpose(jvp("
 """In the scope of what JAX computes backward."""
@@ -205,17 +209,39 @@ class Flow:
         """What the program needs less than whole, and which part: of gradients a number, what a choice may drop, and what a mask leaves."""
         found: dict[Key, tuple[Need, float]] = {}
         level = self._levels()
-        said: dict[int, Need] = {_CHOICE: "choice", _NUMBER: "number"}
+        of_gradients = self._for_numbers(level)
         for key, nodes in self.of.items():
-            need = max((level[node] for node in nodes), default=_ALL)
-            is_gradient = any(GRADIENT in self.scope(node) for node in nodes)
-            if need == _CHOICE or (need == _NUMBER and is_gradient):
-                found[key] = (said[need], 0.0)
+            if nodes and all(level[one] <= _CHOICE for one in nodes):
+                if any(level[one] == _CHOICE for one in nodes):
+                    found[key] = ("choice", 0.0)
+                elif not of_gradients.isdisjoint(nodes):
+                    found[key] = ("number", 0.0)
+            elif (
+                not of_gradients.isdisjoint(nodes) and self.nodes[nodes[0]].at.opcode in COLLECTIVES
+            ):
+                left, whole = (
+                    sum(prod(self.nodes[one].sizes) for one in every)
+                    for every in (set(nodes) - of_gradients, nodes)
+                )
+                found[key] = ("number", left / whole)
         for node in self.nodes:
             if found.get(node.owner, ("", 0))[0] == "choice":
                 made_of = (self.nodes[one] for one in node.operands)
                 copies = [one.owner for one in made_of if one.at.opcode == "copy"]
                 found.update(dict.fromkeys(copies, ("choice", 0.0)))
+        return found
+
+    def _for_numbers(self, level: list[int]) -> set[int]:
+        """Gradients of which a number is needed, and what is computed of them for it."""
+        found: set[int] = set()
+        for number, node in enumerate(self.nodes):
+            if level[number] == _NUMBER:
+                of = self.module.arrays(node.at.shape)
+                is_gradient = (
+                    bool(of) and of[0].element_type in FLOATS and GRADIENT in self.scope(number)
+                )
+                if is_gradient or not found.isdisjoint(node.operands):
+                    found.add(number)
         return found
 
     def scope(self, number: int) -> str:

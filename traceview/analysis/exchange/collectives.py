@@ -21,7 +21,7 @@ from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_CALLS, rows_of_keys
 from traceview.analysis.facts.layers import instructions_that
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.op_work import line_of_rows, rows_of_labels
+from traceview.analysis.measures.op_work import line_of_rows, needless
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Line, Number, Rate, Time
@@ -33,7 +33,7 @@ from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
 from traceview.ledger.states import State
 from traceview.trace.columns import NONE, UNKNOWN_BYTES
-from traceview.trace.device.op_names import OPTIMIZER_SCOPE, of_instructions, op_labels, split_op
+from traceview.trace.device.op_names import OPTIMIZER_SCOPE, split_op
 from traceview.trace.device.table import Table, category, flag, texts, whole
 from traceview.trace.device.table import table as table_of_columns
 from traceview.trace.model import missing_tasks
@@ -215,27 +215,23 @@ def diagnose(context: Context, result: CollectiveResult) -> Iterator[Finding | N
 
 def _alike(context: Context, rows: BoolArray) -> tuple[Finding | None, BoolArray]:
     """The finding about what all devices have alike before they exchange it, and its rows."""
-    trace, ledger = context.trace, context.ledger
-    needless = instructions_that(trace, lambda each: each.need == "alike")
-    rows = rows & rows_of_labels(context, needless, states=EXPOSED.states)
-    if not rows.any():
-        return None, rows
-    rows |= rows_of_labels(context, needless)
-    part = of_instructions(trace, lambda each: each.part, 0.0)
-    of_row = part[trace.once(op_labels).of_row[ledger.columns.event[rows]]]
+    alike = instructions_that(context.trace, lambda each: each.need == "alike")
+    of_alike, saved = needless(context, alike)
+    if not (rows & of_alike).any():
+        return None, of_alike
     arguments: dict[str, Argument] = {}
-    if line := line_of_rows(context, rows):
+    if line := line_of_rows(context, of_alike):
         arguments["line"] = Line(line)
     finding = EXPOSED.of_rows(
         context,
-        rows,
+        of_alike,
         arguments=arguments,
         confidence=("high", "program"),
-        saved_ratio=1 - float(np.average(of_row, weights=ledger.columns.duration_ps[rows])),
+        saved_ratio=saved,
         title="alike",
         action="alike",
     )
-    return finding, rows
+    return finding, of_alike
 
 
 _BATCH_NORM: Final = lazy_pattern(r"batch_?norm", re.IGNORECASE)

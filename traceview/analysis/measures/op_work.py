@@ -105,6 +105,19 @@ def rows_of_labels(
     return rows
 
 
+def needless(
+    context: Context,
+    is_wanted: BoolArray,
+    states: Sequence[State] = (State.COMPUTE, State.COMMUNICATION),
+) -> tuple[BoolArray, float]:
+    """The rows of the ledger of what these labels name, also where it is exchanged, and how much of that programs do not need."""
+    rows = rows_of_labels(context, is_wanted, states=states)
+    part = of_instructions(context.trace, lambda each: each.part, 0.0)
+    of_row = part[context.trace.once(op_labels).of_row[context.ledger.columns.event[rows]]]
+    whole_ps = context.ledger.columns.duration_ps[rows]
+    return rows, 1 - float((of_row * whole_ps).sum()) / max(int(whole_ps.sum()), 1)
+
+
 def line_of(context: Context, by_label: Int64Array) -> str | None:
     """The line of Python that made most of what takes some time, int64 by label: more than half of it; None without one."""
     lines, ps_of = context.trace.once(label_lines), dict[str, int]()

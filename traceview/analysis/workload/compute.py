@@ -31,6 +31,7 @@ from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.op_work import (
     label_ps,
     line_of,
+    needless,
     peak_flops,
     rows_of_labels,
     time_by_label,
@@ -61,7 +62,6 @@ from traceview.analysis.workload.costly_ops import (
     all_ps,
     labels_by_name,
     multiplies_nothing,
-    needless_part,
     own_part,
     slow_products,
     types_of_labels,
@@ -72,7 +72,6 @@ from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import OpName, OpType, Record, Share, SourceLine
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
-from traceview.ledger.states import State
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import (
     Phase,
@@ -233,7 +232,7 @@ def _kind_of_label(context: Context) -> Int64Array:
     result = np.fromiter(kinds, np.int64, op.size)
     is_update = (trace.once(event_phases)[rows] == Phase.OPTIMIZER) | trace.once(label_updates)
     is_update &= ~context.once(_named_in_graphs)["dense_ops"]
-    is_update &= ~instructions_that(trace, lambda each: each.need == "choice")
+    is_update &= ~instructions_that(trace, lambda each: each.need in ("choice", "number"))
     result[is_update & (result == NONE)] = _KINDS.index(OPTIMIZER)
     result[trace.device_columns.class_[rows] != ActivityClass.COMPUTE] = NONE
     return result
@@ -371,11 +370,11 @@ def _repeated(context: Context) -> Finding | None:
     labels = instructions_that(context.trace, lambda each: each.is_repeated)
     every = (each.partitions for each in context.trace.instructions if each.is_repeated)
     saved, ledger = 1 - 1 / min(every, default=1), context.ledger
-    needless = instructions_that(context.trace, lambda each: each.need == "alike" and not each.part)
-    exchanged = rows_of_labels(context, needless, states=(State.COMPUTE, State.COMMUNICATION))
+    alike = instructions_that(context.trace, lambda each: each.need == "alike" and not each.part)
+    exchanged, _ = needless(context, alike)
     if not labels.any() or not exchanged.any():
         return _of_ops(context, REPEATED, labels, saved, "part")
-    own_ps = ledger.loss(rows_of_labels(context, labels & ~needless)).ps
+    own_ps = ledger.loss(rows_of_labels(context, labels & ~alike)).ps
     whole_ps = own_ps + (other_ps := ledger.loss(exchanged).ps)
     saved = (own_ps * saved + other_ps) / max(whole_ps, 1)
     return _of_ops(context, REPEATED, labels, saved, "gathered", key="gathered", also=exchanged)
@@ -419,8 +418,8 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     is_explained = np.zeros_like(is_free)
     for known in BY_NAME:
         labels = labels_by_name(context, known) & ~(context.once(_misplaced_labels) | is_explained)
-        saved = needless_part(context, labels)
-        found = _of_ops(context, known.rule, labels, saved, key=known.key)
+        rows, saved = needless(context, labels)
+        found = _of_ops(context, known.rule, labels, saved, key=known.key, also=rows)
         yield found
         is_free &= ~labels
         is_explained |= labels & (found is not None)

@@ -167,7 +167,7 @@ UNTRAINED: Final = _rule(
         )
     },
     notes={
-        "number": "The program makes a number of them, as of all gradients a norm, and drops them."
+        "number": "The program makes a number of them, as of all gradients a norm, and drops them. What exchanges them counts, too."
     },
     limit=COSTLY_RATIO,
     action="Take them out of the step, or compute them every 100th step: return the tensors that they read.",

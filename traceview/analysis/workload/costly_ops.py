@@ -173,13 +173,6 @@ def labels_by_name(context: Context, ops: OpsByName) -> BoolArray:
     return marks
 
 
-def needless_part(context: Context, labels: BoolArray) -> float:
-    """How much of the time of such ops is spent on what the program does not need."""
-    ps = context.once(all_ps)[labels]
-    part = of_instructions(context.trace, lambda each: each.part, 0.0)[labels]
-    return 1 - float((ps * part).sum()) / max(int(ps.sum()), 1)
-
-
 # By what they do together
 
 
