@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -121,14 +122,10 @@ class Masks:
     def _products(self) -> dict[int, _Product]:
         found = {}
         for number, node in enumerate(self._nodes):
-            opcode = node.at.opcode
-            if opcode == "dot" or (
-                opcode == "custom-call" and node.fields.text(TARGET).startswith(GEMM)
-            ):
-                try:
+            is_call = node.at.opcode == "custom-call"
+            if node.at.opcode == "dot" or (is_call and node.fields.text(TARGET).startswith(GEMM)):
+                with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
                     found[number] = self._product(node)
-                except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-                    continue
         return found
 
     def _product(self, node: Node) -> _Product:
@@ -162,17 +159,12 @@ class Masks:
             if node.at.opcode == "iota":
                 whole &= frozenset(node.fields.numbers(DIMENSIONS_OF, 1))
             elif node.at.opcode in MOVES | OF_EACH:
-                to = {
-                    at
-                    for place, operand in enumerate(node.operands)
-                    for one, at in self._pairs(number, place)
-                    if one in found[operand]
-                }
-                is_told = all(
-                    self._pairs(number, place) or not found[operand]
-                    for place, operand in enumerate(node.operands)
-                )
-                whole = frozenset(to) if is_told else whole
+                pairs = [
+                    (self._pairs(number, place), found[one])
+                    for place, one in enumerate(node.operands)
+                ]
+                if all(of or not varies for of, varies in pairs):
+                    whole = frozenset(at for of, varies in pairs for one, at in of if one in varies)
             found.append(whole)
         return found
 
@@ -184,11 +176,13 @@ class Masks:
 
     def _is_zero(self, number: int) -> bool:
         node = self._nodes[self._flow.source(number, MOVES | {"convert"})]
-        literal = node.fields.message(LITERAL)
-        values = (literal.places(field) for field in literal if field != LITERAL_SHAPE)
-        return node.at.opcode == "constant" and not any(
-            any(bytes(self._flow.module.bytes_at(place))) for of in values for place in of
-        )
+        return node.at.opcode == "constant" and not any(map(any, self._written(node)))
+
+    def _written(self, node: Node) -> list[bytes]:
+        """The numbers of a constant, as they are written."""
+        literal, read = node.fields.message(LITERAL), self._flow.module.bytes_at
+        fields = (field for field in literal if field != LITERAL_SHAPE)
+        return [read(place) for field in fields for place in literal.places(field)]
 
     def _part(self, made_by: int, dims: Iterable[int], count: int, number: int) -> Mask:
         """The mask of `count` places along some dimensions of a node."""
@@ -217,7 +211,8 @@ class Masks:
                     if at is not None and at not in self._varies[other]:
                         made_by = self._nodes[self._flow.source(other, MOVES | {"convert"})].alike
                         own = self._part(made_by, (at,), 1, number)
-                        mask = own._replace(dims=own.dims | self._varies[other])
+                        dims = own.dims | self._varies[other]
+                        mask = own._replace(dims=dims) if own.part < 1 else WHOLE
             elif opcode == "select" and len(of) == 3:
                 if self._is_zero(of[2]):
                     mask = _lower(moved[:2])
@@ -229,8 +224,8 @@ class Masks:
                 mask = moved[0] if len({one[:2] for one in moved}) == 1 else WHOLE
             elif opcode in _OF_ZERO_ZERO and not node.fields.number(TUPLE_INDEX):
                 mask = moved[0] if moved else WHOLE
-            elif number in self._products:
-                mask = _lower(moved[:2])
+            elif number in self._products and len(of) == 2:
+                mask = _lower(moved)
             elif opcode == "constant" and not node.is_number:
                 mask = self._of_constant(number, node)
             elif opcode in ("scatter", "pad") and len(of) == 3 - (opcode == "pad"):
@@ -240,9 +235,8 @@ class Masks:
 
     def _of_constant(self, number: int, node: Node) -> Mask:
         """The mask of a constant array, as far as its numbers take bytes of the same number."""
-        literal = node.fields.message(LITERAL)
-        places = [at for field in literal if field != LITERAL_SHAPE for at in literal.places(field)]
-        bytes_ = self._flow.module.bytes_at(places[0]) if len(places) == 1 else b""
+        written = self._written(node)
+        bytes_ = written[0] if len(written) == 1 else b""
         size, rest = divmod(len(bytes_), prod(node.sizes) or 1)
         if rest or not size:
             return WHOLE
