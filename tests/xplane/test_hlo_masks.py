@@ -178,7 +178,7 @@ def test_a_constant_of_zeros(count: int, part: float | None) -> None:
     module.last().literal.f32s = struct.pack("<1024f", *numbers)
     rows = module.add("rows", "parameter", shape=(32, 16))
     module.computation().root_id = product(module, "sums", matrix, rows, (32, 16), summed=(1, 0))
-    assert needs(module, "mask").get("sums") == part
+    assert needs(module, "zeros").get("sums") == part
 
 
 def chain(width: int, *, is_also: str = "") -> ModuleWriter:

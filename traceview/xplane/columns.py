@@ -295,7 +295,7 @@ class Exchange(Struct, frozen=True):
 
 
 Copied: TypeAlias = Literal["", "argument", "inside"]
-Need: TypeAlias = Literal["", "number", "choice", "mask", "order", "alike"]
+Need: TypeAlias = Literal["", "number", "choice", "mask", "zeros", "order", "alike"]
 
 Arrays: TypeAlias = frozenset[tuple[int, tuple[int, ...]]]
 """Kinds of arrays: the number of the type of the elements, and the dimensions; no scalars."""
@@ -319,7 +319,7 @@ class Instruction(Struct, frozen=True):
     `copy` whether it is of an `argument` that the program may not overwrite, or `inside` of a loop or a branch.
     `need`: `number` of a gradient of which the program uses no more than a number, such as a norm; `choice` of what a
     `select` may drop for an array as it was given, by a condition on numbers that were given; `mask` of what is used in a
-    `part` that the program says; `order` of products of three matrices that take this part in another order; `alike` of a collective that in all but this part exchanges what all devices have alike, or
+    `part` that the program says; `zeros` of products with a constant of which this part is not 0; `order` of products of three matrices that take this part in another order; `alike` of a collective that in all but this part exchanges what all devices have alike, or
     gathers what each then computes alike, and of a copy for such a one.
     `taken`, `given`: the arrays that the program takes and gives.
     """

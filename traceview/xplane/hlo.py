@@ -294,7 +294,7 @@ class _Program:
         needs: dict[Key, tuple[Need, float]] = {}
         with suppress(*_NOT_TOLD):
             needs |= {key: ("order", part) for key, part in masks.orders().items()}
-            needs |= {key: ("mask", part) for key, part in masks.parts().items()}
+            needs |= masks.parts()
         needs |= {key: ("alike", part) for key, part in shares.needless.items()}
         needs |= flow.needs()
         for instruction in entry.instructions:

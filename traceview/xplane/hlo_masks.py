@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from traceview.xplane.columns import Need
 from traceview.xplane.hlo_flow import GRADIENT, MOVES, OF_EACH, OF_ONE, VIEWS, Flow, Key, Node
 from traceview.xplane.hlo_module import (
     BACKEND_CONFIG,
@@ -448,15 +449,14 @@ class Masks:
                     return []
         return found
 
-    def parts(self) -> dict[Key, float]:
-        """Which part of what events compute is left by masks: of products, and of what is computed of these in between."""
+    def parts(self) -> dict[Key, tuple[Need, float]]:
+        """Which part of what events compute is left by masks, or zeros: of products, and of what is computed of these in between."""
         left = {
             number: mask
             for number in self._products
             if (mask := self._left(number)).part <= _MOST_LEFT
         }
         chosen = {number for number in left if not self._is_gradient(number)}
-
         used = {one for number in chosen for one in self._factors(number)}
         chosen |= {number for number in left if not used.isdisjoint(self._factors(number))}
         if not chosen:
@@ -466,7 +466,16 @@ class Masks:
             flops = done.setdefault(self._nodes[number].owner, [0.0, 0.0])
             flops[0] += of.flops * (left[number].part if number in chosen else 1.0)
             flops[1] += of.flops
-        found = {key: part / whole for key, (part, whole) in done.items() if part < whole}
+        of_zeros = {
+            self._nodes[number].owner
+            for number in chosen
+            if all(self._nodes[one].at.opcode == "constant" for one in left[number].made_by)
+        }
+        found: dict[Key, tuple[Need, float]] = {
+            key: ("zeros" if key in of_zeros else "mask", part / whole)
+            for key, (part, whole) in done.items()
+            if part < whole
+        }
         is_chosen = {self._nodes[number].alike: number in chosen for number in self._products}
         feeds = {
             self._nodes[one].owner
@@ -482,7 +491,7 @@ class Masks:
                 masks = (_lower((self._zeros[one], self._needed[one] or WHOLE)) for one in nodes)
                 part = max((mask.part for mask in masks), default=1.0)
                 if part <= _MOST_LEFT:
-                    found[key] = part
+                    found[key] = ("mask", part)
         return found
 
 
