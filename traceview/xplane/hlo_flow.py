@@ -81,6 +81,9 @@ _MOST_NODES: Final = 1 << 17
 _MOST_READ: Final = 256
 """What a condition may be computed from that is looked at, and what a sum is made of. Choices of ours, as programs are of any size."""
 
+_ALIKE: Final = OF_EACH | MOVES | {"constant", "iota", "reduce"}
+_LONGEST_LITERAL: Final = 256
+_NO_FIELDS: Final = Message(b"", 0, 0)
 _UNKNOWN: Final = 0
 """The node of what a damaged program does not have."""
 
@@ -159,12 +162,16 @@ class Flow:
         sizes = arrays[0].dimensions if arrays else ()
         number = len(self.nodes)
         alike = number
-        if (at.opcode in OF_EACH | MOVES | {"constant", "iota", "reduce"}) and not at.called[1:]:
+        begin, end = fields.place(LITERAL)
+        if at.opcode in _ALIKE and not at.called[1:] and end - begin < _LONGEST_LITERAL:
             # What several fusions compute from the same is one thing.
             content = (fields.content(field) for field in (SHAPE, DIMENSIONS_OF, COMPARED, LITERAL))
             of = tuple(self.nodes[one].alike for one in operands)
             alike = self._alike.setdefault((at.opcode, *content, *at.called, of), number)
         is_number = all(of.size == 1 for of in arrays)
+        if at.opcode in OF_EACH and at.opcode != "compare":
+            # Programs are large, and nothing else is asked of these.
+            fields = _NO_FIELDS
         self.nodes.append(Node(at, fields, sizes, operands, owner, alike, is_number))
         return number
 
