@@ -46,6 +46,8 @@ _OF_ZERO_ZERO: Final = MOVES | (
     | {"divide", "reduce", "get-tuple-element"}
 )
 """What gives zeros where its first operand has them."""
+_PICKS: Final = ("gather", "slice", "dynamic-slice")
+
 _FEWEST: Final = 16
 """Numbers that have to be together for a product to leave others out; a choice of ours."""
 _SCATTERED: Final = 16
@@ -293,7 +295,7 @@ class Masks:
                 # What is zero anyway need not be computed.
                 need = needed[number] = _lower((need, self._zeros[number]))
             of, opcode = node.operands, node.at.opcode
-            is_gradient = self._is_gradient(number)
+            picks = opcode in _PICKS and not self._is_gradient(number)
             passes = opcode in MOVES | OF_EACH | {"reduce"} or number in self._products
             passes |= opcode == "get-tuple-element" and not node.fields.number(TUPLE_INDEX)
             if opcode in ("add", "subtract") and all(
@@ -308,11 +310,7 @@ class Masks:
                     own = self._moved(need, ((to, one) for one, to in pairs), node.sizes)
                 if place < 2 and number in self._products:
                     own = _lower((own, self._summed(number, place)))
-                if (
-                    place == 0
-                    and opcode in ("gather", "slice", "dynamic-slice")
-                    and not is_gradient
-                ):
+                if picks and place == 0:
                     own = self._picked(node, need)
                 before = needed[operand]
                 sizes = self._nodes[operand].sizes
@@ -334,16 +332,12 @@ class Masks:
         source = node.operands[0]
         sizes = self._nodes[source].sizes
         if node.at.opcode == "gather":
-            of, windows = (
-                node.fields.message(GATHER),
-                node.fields.numbers(SLICE_SIZES, MOST_DIMENSIONS),
-            )
-            offset, _, starts = (of.numbers(field, MOST_DIMENSIONS) for field in (1, 2, 3))
-            dims = {
-                at for at, size in enumerate(windows) if size == 1 and sizes[at : at + 1] > (1,)
-            }
+            of = node.fields.message(GATHER)
+            windows = node.fields.numbers(SLICE_SIZES, MOST_DIMENSIONS)
+            offset, starts = (of.numbers(field, MOST_DIMENSIONS) for field in (1, 3))
+            dims = {at for at, size in enumerate(windows) if size == 1}
             count = prod(size for at, size in enumerate(node.sizes) if at not in offset)
-            if not dims >= {at for at in starts if sizes[at : at + 1] > (1,)}:
+            if not dims >= {*starts}:
                 return WHOLE
             mask = self._part(node.alike, dims, count, source)
             if need.part < 1 and need.dims.isdisjoint(offset):
