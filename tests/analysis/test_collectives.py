@@ -17,6 +17,7 @@ from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import analyzed, in_program
 from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
+from tests.xplane.test_hlo_masks import exchanged
 from traceview.analysis.exchange.collective_sums import CollectiveResult
 from traceview.analysis.exchange.collectives import EXPOSED, OFF_GPU, SMALL
 from traceview.analysis.rules.finding import Finding
@@ -113,6 +114,48 @@ def test_arrays_that_get_another_sharding(
     found = findings(analyzed(tmp_path, trace))["collective-exposed"]
     is_known = moves > 1 and not name.startswith("pp")
     assert found.action.startswith("Keep the sharding that the array has:") is is_known
+
+
+def of_program(folder: Path, *kernels: tuple[str, str, float]) -> Report:
+    """Two GPUs that run instructions of a program one after the other: instruction, name of the kernel and milliseconds."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            at = 0.1
+            for instruction, name, length in kernels:
+                step.kernel(ordinal, at, at + length, name=name, stats=in_program(instruction))
+                at += length
+    add_programs(trace.write(folder), {"jit_step(5)": exchanged()})
+    return traceview.analyze(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "length_ms", "title"),
+    [
+        ("again", 4.9, ""),
+        ("again", 5.1, "Both GPUs spend 5.10 of 50.0 ms (10%) on exchanging what all devices have alike"),
+        ("average", 5.1, "Both GPUs spend 5.10 of 50.0 ms (10%) in exposed communication"),
+    ],
+)  # fmt: skip
+def test_what_devices_have_alike_before_they_exchange_it(
+    name: str, length_ms: float, title: str, tmp_path: Path
+) -> None:
+    report = of_program(tmp_path, ("own", "kernel", 20), (name, NCCL_NAME, length_ms))
+    found = findings(report).get("collective-exposed")
+    assert (found.title if found else "") == title
+    if found and name == "again":
+        assert found.confidence == "high"
+
+
+@pytest.mark.parametrize(("length_ms", "is_told"), [(2.9, False), (3.0, True)])
+def test_a_gather_for_what_each_device_then_computes(
+    length_ms: float, is_told: bool, tmp_path: Path
+) -> None:
+    """With its copy, and three quarters of what four devices compute alike: 1 + 3 + 2 ms."""
+    kernels = ("ordered", "copy", 1.0), ("gathered", NCCL_NAME, length_ms), ("sums", "kernel", 2.7)
+    report = of_program(tmp_path, ("own", "kernel", 20), *kernels)
+    found = {row.code: row.title for row in report.findings}.get("repeated-compute", "")
+    assert ("on gathering what each device then computes alike" in found) == is_told
 
 
 def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:

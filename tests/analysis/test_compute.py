@@ -14,6 +14,7 @@ from tests.analysis.made import analyzed, finding_of, in_program, write_program
 from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import component
 from tests.xplane.hlo_messages import F32, F64, ModuleWriter, add_programs
+from tests.xplane.test_hlo_masks import chain, experts
 
 
 def test_what_graphs_show_is_summed(tmp_path: Path) -> None:
@@ -308,6 +309,23 @@ def test_what_each_device_computes_alike(length_ms: float, cost: str, tmp_path: 
         assert found.title == (
             f"GPU:0 spends {cost} on what each device computes alike: dot_general in model.py:7"
         )
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "length_ms", "title"),
+    [
+        (experts(4), "second", 7.9, ""),
+        (experts(4), "second", 8.1, "6.08 of 50.0 ms (12%) on results that a mask drops"),
+        (chain(4), "whole", 7.4, ""),
+        (chain(4), "whole", 7.6, "6.08 of 50.0 ms (12%) on products that are small in another order"),
+    ],
+)  # fmt: skip
+def test_the_part_of_products_that_is_needless(
+    module: ModuleWriter, name: str, length_ms: float, title: str, tmp_path: Path
+) -> None:
+    write_program(tmp_path, module, [(name, "kernel", length_ms)])
+    found = finding_of(traceview.analyze(tmp_path), "costly-ops")
+    assert (found.title if found else "") == (f"GPU:0 spends {title}: {name}" if title else "")
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,8 @@ def test_a_loss_within_the_time_of_the_profiler_is_none(trace: Trace) -> None:
         "No problem found. Recorded steps are 2.5× as long as those before; small shares are unreliable."
     )
     assert verdict(trace, report, lost(0.7, "launch"), launch=0.7).finding == "input-bound"
+    certain = lost(0.2, "communication", sentences=("alike", "alike", "program"))
+    assert verdict(trace, report, certain, communication=0.2).finding == "input-bound"
     # Recording does not prolong the wait for a batch, and dispatch is judged by its own rule.
     assert verdict(trace, report, lost(0.2), input=0.2).finding == "input-bound"
     assert verdict(trace, report, lost(0.2, "host_ops"), host_ops=0.2).finding == "input-bound"

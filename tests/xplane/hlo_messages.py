@@ -40,7 +40,9 @@ SequencesEntry: 1 key int64, 2 value InstructionSequence
 InstructionSequence: 1 *instruction_ids int64
 HloComputationProto: 1 name bytes, 2 *instructions HloInstructionProto, 5 id int64, 6 root_id int64
 HloInstructionProto: 1 name bytes, 2 opcode bytes, 3 shape ShapeProto, 7 metadata OpMetadata,
-    9 parameter_number int64, 13 tuple_index int64, 15 window Window,
+    8 literal LiteralProto, 9 parameter_number int64, 13 tuple_index int64, 14 *dimensions int64,
+    15 window Window, 33 gather_dimension_numbers GatherDimensionNumbers,
+    34 *gather_slice_sizes int64, 48 scatter_dimension_numbers ScatterDimensionNumbers,
     16 convolution_dimension_numbers ConvolutionDimensionNumbers, 28 custom_call_target bytes,
     30 dot_dimension_numbers DotDimensionNumbers, 35 id int64, 36 *operand_ids int64,
     38 *called_computation_ids int64, 43 backend_config bytes, 49 *replica_groups ReplicaGroup,
@@ -48,6 +50,11 @@ HloInstructionProto: 1 name bytes, 2 opcode bytes, 3 shape ShapeProto, 7 metadat
     71 use_global_device_ids bool, 87 collective_device_list CollectiveDeviceListProto,
     92 iota_collective_device_list IotaReplicaGroupListProto,
     93 mesh_axes_replica_group_list MeshAxesReplicaGroupListProto
+LiteralProto: 1 shape ShapeProto, 8 f32s bytes
+GatherDimensionNumbers: 1 *offset_dims int64, 2 *collapsed_slice_dims int64,
+    3 *start_index_map int64, 4 index_vector_dim int64
+ScatterDimensionNumbers: 1 *update_window_dims int64, 2 *inserted_window_dims int64,
+    3 *scatter_dims_to_operand_dims int64, 4 index_vector_dim int64
 ReplicaGroup: 1 *replica_ids int64
 SourceTarget: 1 source int64, 2 target int64
 CollectiveDeviceListProto: 1 *replica_groups ReplicaGroup,

@@ -14,6 +14,7 @@ from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.hlo import read_instructions
 
 OFFSET = 100
+S32 = 4
 
 
 def read(message: Any, *wanted: str) -> dict[str, Instruction]:
@@ -297,10 +298,11 @@ def needs(module: ModuleWriter) -> dict[str, str]:
     return {name: each.need for name, each in read(module.message).items() if each.need}
 
 
-def norms(*, is_given: str = "", result: str = "") -> ModuleWriter:
+def norms(*, is_given: str = "", result: str = "", element: int = F32) -> ModuleWriter:
     """A program of two weights and one number that it learns; the gradient of the second is read for a norm.
 
-    `is_given`: also in the result. `result`: what reads the number that is learned.
+    `is_given`: also in the result. `result`: what reads the number that is learned. `element`: the type of what is below a
+    gradient.
     """
     module = ModuleWriter()
     ids = {"w": module.add("w", "parameter", shape=(4,)), "x": module.add("x", "parameter")}
@@ -310,7 +312,7 @@ def norms(*, is_given: str = "", result: str = "") -> ModuleWriter:
     ) -> None:
         scope = f"jit(f)/{'transpose(jvp())/' * back}{opcode}"
         ids[name] = module.add(
-            name, opcode, *(ids[each] for each in read), shape=shape, scope=scope
+            name, opcode, *(ids[each] for each in read), shape=shape, scope=scope, element=element
         )
 
     add("slope", "multiply", "w", back=True)
@@ -331,9 +333,11 @@ def norms(*, is_given: str = "", result: str = "") -> ModuleWriter:
 
 def test_gradients_of_which_only_a_number_is_used() -> None:
     """Of what is exchanged together each place is for itself, and a number that is learned is used whole."""
-    assert needs(norms()) == dict.fromkeys(("frozen", "other"), "number")
+    assert needs(norms()) == dict.fromkeys(("frozen", "other", "summed", "squares"), "number")
+    assert [read(norms().message, "summed")["summed"].part] == [0.5]
     assert needs(norms(is_given="norm")) == needs(norms())
     assert not needs(norms(is_given="other"))
+    assert not needs(norms(element=S32)), "indices, in the scope of a gradient that needs them, too"
     assert "frozen" not in needs(norms(result="frozen"))
 
 

@@ -290,7 +290,9 @@ def without_recording(finding: Finding, capture: Capture) -> Finding:
     It is of states that recording prolongs, and a change would save no more than recording takes.
     """
     factor = profiler_factor(capture)
-    states = set(finding.loss.states) if finding.loss else set()
+    # What the program shows to be needless is so in any recording.
+    is_certain = "program" in finding.sentences
+    states = set(finding.loss.states) if finding.loss and not is_certain else set()
     if finding.loss is None or not states or not states <= _PROLONGED or factor < PROFILER_FACTOR:
         return finding
     is_lost = finding.loss.saved < (factor - 1) / factor

@@ -295,7 +295,7 @@ class Exchange(Struct, frozen=True):
 
 
 Copied: TypeAlias = Literal["", "argument", "inside"]
-Need: TypeAlias = Literal["", "number", "choice"]
+Need: TypeAlias = Literal["", "number", "choice", "mask", "zeros", "order", "alike"]
 
 Arrays: TypeAlias = frozenset[tuple[int, tuple[int, ...]]]
 """Kinds of arrays: the number of the type of the elements, and the dimensions; no scalars."""
@@ -318,7 +318,9 @@ class Instruction(Struct, frozen=True):
     `operand_type`: the number of the type of what the first of them multiplies. `exchange`: of a collective. `copied`: of a
     `copy` whether it is of an `argument` that the program may not overwrite, or `inside` of a loop or a branch.
     `need`: `number` of a gradient of which the program uses no more than a number, such as a norm; `choice` of what a
-    `select` may drop for an array as it was given, by a condition on numbers that were given.
+    `select` may drop for an array as it was given, by a condition on numbers that were given; `mask` of what is used in a
+    `part` that the program says; `zeros` of products with a constant of which this part is not 0; `order` of products of three matrices that take this part in another order; `alike` of a collective that in all but this part exchanges what all devices have alike, or
+    gathers what each then computes alike, and of a copy for such a one.
     `taken`, `given`: the arrays that the program takes and gives.
     """
 
@@ -337,6 +339,7 @@ class Instruction(Struct, frozen=True):
     exchange: Exchange | None = None
     copied: Copied = ""
     need: Need = ""
+    part: float = 0.0
     taken: Arrays = frozenset()
     given: Arrays = frozenset()
 

@@ -11,23 +11,25 @@ it takes memory traffic rather than units that multiply. Sources: openxla/xla `x
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from math import prod
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from traceview.xplane.columns import Copied, Exchange, Instruction, Need, Program
+from traceview.xplane.hlo_flow import CALLS, COLLECTIVES, GRADIENT, Flow, Key
+from traceview.xplane.hlo_masks import GEMM, Masks
 from traceview.xplane.hlo_module import (
     BACKEND_CONFIG,
-    COMPARED,
     CONVOLUTION,
     DEEPEST,
     DOT,
     DOT_CONTRACTED,
+    LONGEST_CONFIG,
     MOST_DIMENSIONS,
     PARAMETER_NUMBER,
     TARGET,
-    TUPLE_INDEX,
     WINDOW,
     WINDOW_DIMENSIONS,
     WINDOW_SIZE,
@@ -37,6 +39,7 @@ from traceview.xplane.hlo_module import (
     located,
     opened,
 )
+from traceview.xplane.hlo_shares import Shares
 from traceview.xplane.message import Message
 
 LARGEST: Final = 2**62
@@ -58,7 +61,6 @@ _NO_PRODUCT_CALLS: Final = (
     "SPMDFullToShardShape", "SPMDShardToFullShape", "SliceToDynamic", "PadToStatic", "AllocateBuffer",
     "annotate_device_placement", "MoveToHost", "MoveToDevice",
 )  # fmt: skip
-_GEMM: Final = ("__cublas$gemm", "__cublas$lt$matmul")
 _CONVOLUTION: Final = "__cudnn$conv"
 _ATTENTION: Final = "__cudnn$fmha"
 PRODUCTS: Final = frozenset(
@@ -107,8 +109,8 @@ def _flops(opcode: str, result: Shape, left: Shape, right: Shape, fields: Messag
     target = fields.text(TARGET)
     if target.startswith(_CONVOLUTION):
         return _of_convolution_call(target, result, left, right, numbers)
-    config = json.loads(fields.content(BACKEND_CONFIG)[:_LONGEST_CONFIG])
-    if target.startswith(_GEMM):
+    config = json.loads(fields.content(BACKEND_CONFIG)[:LONGEST_CONFIG])
+    if target.startswith(GEMM):
         # Older versions write the configuration bare.
         numbers_of = config.get("gemm_backend_config", config)["dot_dimension_numbers"]
         return _of_dot(result, left, _whole(numbers_of["lhs_contracting_dimensions"]))
@@ -206,54 +208,12 @@ def size_of(shape: Shape) -> int | None:
     return size if size is not None and 0 <= size < LARGEST else None
 
 
-_MOST_READ: Final = 256
-"""Instructions from which a condition may be computed that are looked at. A choice of ours, as programs are of any size."""
-
 _MOST_CALLED: Final = 64
 """Computations that one instruction calls; of one that calls more it is not known what it multiplies."""
-
-_FILLS: Final = frozenset(
-    (
-        "constant", "broadcast", "iota", "reshape", "bitcast", "copy", "transpose", "convert", "tuple",
-        "get-tuple-element", "parameter", "fusion", "call", "slice", "pad", "concatenate",
-    )
-)  # fmt: skip
-"""What only writes memory. A result that is written anew in each step is a buffer that the step overwrites."""
-
-_VIEWS: Final = frozenset(("bitcast", "copy", "reshape", "transpose"))
-"""Of these the ones that give the same numbers as their operand, in a program that is compiled."""
-
-_CALLS: Final = frozenset(("fusion", "call", "async-start", "while", "conditional"))
-"""What runs the instructions of other computations."""
 
 _REPEATS: Final = frozenset(("while", "conditional"))
 """Of those the ones of which it is not known how often."""
 
-_COLLECTIVES: Final = frozenset(
-    name + start
-    for name in (
-        "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all", "collective-permute",
-        "collective-broadcast",
-    )
-    for start in ("", "-start")
-)  # fmt: skip
-
-_DIFFERS: Final = _COLLECTIVES | frozenset(
-    ("infeed", "recv", "recv-done", "rng", "rng-get-and-update-state", "partition-id", "replica-id")
-)
-"""What is not the same in every run, or on every device, whatever it is given; collectives give what was computed apart."""
-
-_GRADIENT: Final = "transpose(jvp("
-"""In the scope of what JAX computes backward."""
-
-_BY_PLACE: Final = _COLLECTIVES | {"tuple"}
-"""Of these what is at a place in the result is made of the operand at that place alone."""
-
-_WHOLE: Final = -1
-_UNUSED, _NUMBER, _CHOICE, _ALL, _NUMBERS = range(5)
-"""What a result is needed for: a number that others are computed with, what a choice may drop, all, and numbers that are kept."""
-
-_LONGEST_CONFIG: Final = 1 << 16
 _NOT_TOLD: Final = (
     ValueError,
     TypeError,
@@ -265,9 +225,6 @@ _NOT_TOLD: Final = (
 """What shapes and configurations raise that are not as they should be."""
 _MOST_NUMBERS: Final = MOST_DIMENSIONS + 1
 """Of one field that are looked at."""
-
-
-_Value: TypeAlias = tuple[Computation, HloInstruction]
 
 
 def read_instructions(program: Program, wanted: Collection[bytes]) -> dict[bytes, Instruction]:
@@ -286,217 +243,65 @@ class _Program:
         self._name = program.name
         self._module = opened(program)
         self._wanted = wanted
-        self._effects: dict[int, tuple[bool, bool]] = {}
         self._products: dict[int, tuple[Product, bool]] = {}
 
     def instructions(self) -> dict[bytes, Instruction]:
-        known = frozenset[int]()
-        constants = self._made_of(known)
-        whole = self._module.whole_parameters | self._gathered()
-        repeated = self._made_of(whole) - constants if whole else known
-        updates = self._after_gradients()
-        needs = self._needs()
+        flow = Flow(self._module)
+        shares = Shares(flow)
+        updates, needs = self._after_gradients(flow), self._needs(flow, shares)
         return {
             instruction.name: Instruction(
                 self._name,
                 instruction.name,
                 *self._module.said(instruction),
                 self._shape(instruction.shape).element_type,
-                (computation.id, instruction.id) in constants,
-                (computation.id, instruction.id) in repeated,
+                (computation.id, instruction.id) in shares.constants,
+                (computation.id, instruction.id) in shares.repeated,
                 (computation.id, instruction.id) in updates,
                 self._module.partitions,
                 *self._product(instruction, computation, DEEPEST),
                 exchange=self._exchange(instruction, computation),
-                copied=self._copied(instruction, computation)
-                if instruction.opcode == "copy"
-                else "",
-                need=needs.get((computation.id, instruction.id), ""),
+                copied=self._copied(instruction, computation, flow),
+                need=needs.get((computation.id, instruction.id), ("", 0.0))[0],
+                part=needs.get((computation.id, instruction.id), ("", 0.0))[1],
                 taken=self._module.taken,
                 given=self._module.given,
             )
             for computation, instruction in self._module.named(self._wanted)
         }
 
-    # What depends on nothing, or on what all devices are given
+    # What follows gradients
 
-    def _made_of(self, parameters: frozenset[int]) -> frozenset[tuple[int, int]]:
-        """The instructions that compute from nothing else that varies than some parameters, by the ids of computation and instruction."""
-        entry = self._module.entry
-        is_known: dict[int, bool] = {}
-        found = set()
-        # Operands stand before what uses them.
-        for instruction in entry.instructions:
-            if instruction.id in parameters:
-                is_known[instruction.id] = True
-                continue
-            has_no_input = instruction.opcode != "parameter" and all(
-                is_known.get(operand, False) for operand in instruction.operands
-            )
-            varies, works = self._reached(instruction, DEEPEST) if has_no_input else (True, True)
-            is_known[instruction.id] = not varies
-            if works and not varies:
-                found.add((entry.id, instruction.id))
-                found.update(self._held(instruction))
-        return frozenset(found)
-
-    def _gathered(self) -> frozenset[int]:
-        """The ids of what gives each of several partitions the same: the parts of an array from all of them."""
-        entry, count = self._module.entry, self._module.partitions
-        starts = {
-            each.id
-            for each in entry.instructions
-            if each.opcode in ("all-gather", "all-gather-start")
-            and [*map(len, self._module.groups(each))] == [count]
-        }
-        ends = {
-            each.id
-            for each in entry.instructions
-            if each.opcode == "all-gather-done" and not starts.isdisjoint(each.operands)
-        }
-        return frozenset(starts | ends) if count > 1 else frozenset()
-
-    def _after_gradients(self) -> frozenset[tuple[int, int]]:
+    def _after_gradients(self, flow: Flow) -> frozenset[tuple[int, int]]:
         """The instructions of the source that compute with gradients and are none, by the ids of computation and instruction."""
         entry, found = self._module.entry, set[tuple[int, int]]()
         has_gradient: dict[int, bool] = {}
         for instruction in entry.instructions:
             scope, _, _ = self._module.said(instruction)
-            is_gradient = _GRADIENT in scope
+            is_gradient = GRADIENT in scope
             follows = any(has_gradient.get(operand, False) for operand in instruction.operands)
             has_gradient[instruction.id] = is_gradient or follows
             if follows and not is_gradient and "/" in scope:
                 found.add((entry.id, instruction.id))
-                found.update(self._held(instruction))
+                found.update(flow.held(instruction))
         return frozenset(found)
 
-    # What its result is needed for
+    # What it is needed for
 
-    def _needs(self) -> dict[tuple[int, int], Need]:
-        """What the program needs less than whole, by the ids of computation and instruction: of gradients a number, else a choice."""
-        entry, found, of_choices = self._module.entry, dict[tuple[int, int], Need](), set[int]()
-        roots = (each for each in entry.instructions if each.id == entry.root_id)
-        given = {id_ for root in roots for id_ in root.operands}
-        # By instruction and place in a tuple.
-        needs_of: dict[int, dict[int, int]] = {entry.root_id: {_WHOLE: _ALL}}
-        # What uses an instruction stands behind it.
-        for each in reversed(entry.instructions):
-            needs = needs_of.get(each.id, {})
-            need = max(needs.values(), default=_UNUSED)
-            if each.has_side_effect or (each.id in given and self._is_kept_number(each)):
-                need = _NUMBERS
-            elif need == _ALL and self._is_choice(each):
-                need = _CHOICE
-                of_choices.update(each.operands)
-            is_of_choice = need == _CHOICE or (each.opcode == "copy" and each.id in of_choices)
-            if is_of_choice or (need == _NUMBER and _GRADIENT in self._module.said(each)[0]):
-                said: Need = "choice" if is_of_choice else "number"
-                found.update(dict.fromkeys([(entry.id, each.id), *self._held(each)], said))
-            passed = min(need, _NUMBER) if need < _NUMBERS and self._is_number(each) else need
-            is_of_tuple = each.opcode == "get-tuple-element"
-            at = self._module.fields(each).number(TUPLE_INDEX) if is_of_tuple else _WHOLE
-            for place, id_ in enumerate(each.operands):
-                if each.opcode in _BY_PLACE:
-                    passed = max(needs.get(_WHOLE, _UNUSED), needs.get(place, _UNUSED))
-                of_operand = needs_of.setdefault(id_, {})
-                of_operand[at] = max(of_operand.get(at, _UNUSED), passed)
-        return found
-
-    def _is_number(self, instruction: HloInstruction) -> bool:
-        """Whether its result has one element."""
-        return all(of.size == 1 for of in self._module.arrays(instruction.shape))
-
-    def _is_kept_number(self, instruction: HloInstruction) -> bool:
-        """Whether it is a number made of one that the program was given, such as one that is learned."""
-        read = self._read((self._module.entry, instruction), instruction)
-        viewed = [self._viewed(each, instruction) for each in read]
-        return self._is_number(instruction) and any(
-            each.opcode == "parameter" and self._is_number(each) for each in viewed
-        )
-
-    def _is_choice(self, instruction: HloInstruction) -> bool:
-        """Whether numbers alone decide if it gives what it computes, or arrays as the program was given them."""
-        held, root = self._module.entry, instruction
-        if instruction.opcode == "fusion" and instruction.called:
-            held = self._module.computation(instruction.called[0])
-            root = held.by_id.get(held.root_id, instruction)
-        given = self._read((held, root), instruction) if root.opcode == "tuple" else [(held, root)]
-        return bool(given) and all(self._chooses(each, instruction) for each in given)
-
-    def _chooses(self, value: _Value, caller: HloInstruction) -> bool:
-        if value[1].opcode != "select" or self._is_number(value[1]):
-            return False
-        read = self._read(value, caller)
-        is_kept = [self._viewed(each, caller).opcode == "parameter" for each in read[1:]]
-        return sum(is_kept) == 1 and self._is_now_and_then(read[0], caller)
-
-    def _read(self, value: _Value, caller: HloInstruction) -> list[_Value]:
-        """What a value in the entry, or in a fusion there, is computed from."""
-        computation, instruction = value
-        if instruction.opcode != "parameter":
-            ids = instruction.operands
-        elif computation is not self._module.entry:
-            number = self._module.fields(instruction).number(PARAMETER_NUMBER)
-            computation, ids = self._module.entry, caller.operands[number : number + 1]
-        else:
-            return []
-        return [(computation, computation.by_id[id_]) for id_ in ids if id_ in computation.by_id]
-
-    def _viewed(self, value: _Value, caller: HloInstruction) -> HloInstruction:
-        """The instruction whose numbers a value has, in whatever order."""
-        for _ in range(DEEPEST):
-            read = self._read(value, caller)
-            if value[1].opcode not in _VIEWS | {"parameter"} or not read:
-                break
-            value = read[0]
-        return value[1]
-
-    def _is_now_and_then(self, value: _Value, caller: HloInstruction) -> bool:
-        """Whether a condition is computed from nothing but numbers, and may hold again and again: not for being less than one."""
-        open_, seen, compared = [value], set[tuple[int, int]](), set[str]()
-        while open_ and len(seen) < _MOST_READ:
-            computation, each = value = open_.pop()
-            if (computation.id, each.id) not in seen:
-                seen.add((computation.id, each.id))
-                read = self._read(value, caller)
-                is_view = bool(read) and each.opcode in _VIEWS | {"broadcast", "parameter"}
-                if each.opcode in _DIFFERS or not (is_view or self._is_number(each)):
-                    return False
-                held = [
-                    one for id_ in each.called for one in self._module.computation(id_).instructions
-                ]
-                compares = (one for one in (each, *held) if one.opcode == "compare")
-                compared.update(self._module.fields(one).text(COMPARED) for one in compares)
-                open_ += read
-        return not open_ and (not compared or not compared.isdisjoint(("EQ", "NE")))
-
-    def _held(self, instruction: HloInstruction) -> Iterator[tuple[int, int]]:
-        """What runs in a loop, a branch or a call, each with events of its own; a fusion is one event."""
-        seen, open_ = set[int](), [instruction]
-        while open_:
-            each = open_.pop()
-            for called in each.called if each.opcode in _CALLS - {"fusion"} else ():
-                if called not in seen:
-                    seen.add(called)
-                    inner = self._module.computation(called).instructions
-                    yield from ((called, one.id) for one in inner if one.opcode not in _FILLS)
-                    open_ += inner
-
-    def _reached(self, instruction: HloInstruction, depth: int) -> tuple[bool, bool]:
-        """Whether it, or what it calls, has a state, and whether it does more than to fill memory."""
-        is_stateful = instruction.has_side_effect or instruction.opcode in _DIFFERS
-        works = instruction.opcode not in _FILLS
-        for called in instruction.called:
-            if called not in self._effects:
-                # Also ends a recursion.
-                self._effects[called] = (True, True)
-                held = self._module.computation(called).instructions if depth else ()
-                inside = [self._reached(inner, depth - 1) for inner in held]
-                if depth:
-                    self._effects[called] = any(s for s, _ in inside), any(w for _, w in inside)
-            inner_is_stateful, inner_works = self._effects[called]
-            is_stateful, works = is_stateful or inner_is_stateful, works or inner_works
-        return is_stateful, works
+    def _needs(self, flow: Flow, shares: Shares) -> dict[Key, tuple[Need, float]]:
+        """What the program needs less than whole, and what runs in it."""
+        entry, masks = self._module.entry, Masks(flow)
+        needs: dict[Key, tuple[Need, float]] = {}
+        with suppress(*_NOT_TOLD):
+            needs |= {key: ("order", part) for key, part in masks.orders().items()}
+            needs |= masks.parts()
+        needs |= {key: ("alike", part) for key, part in shares.needless.items()}
+        needs |= flow.needs()
+        for instruction in entry.instructions:
+            if (key := (entry.id, instruction.id)) in needs:
+                for held in flow.held(instruction):
+                    needs.setdefault(held, needs[key])
+        return needs
 
     # Its FLOPs
 
@@ -504,7 +309,7 @@ class _Program:
         self, instruction: HloInstruction, computation: Computation, depth: int
     ) -> Product:
         """What an instruction multiplies, with what it calls unless that has events of its own."""
-        if instruction.opcode in _CALLS:
+        if instruction.opcode in CALLS:
             return self._product_called(instruction, depth)
         if instruction.opcode not in PRODUCTS:
             return NO_PRODUCT
@@ -554,8 +359,8 @@ class _Program:
         collective = instruction
         if instruction.opcode == "async-start" and instruction.called:
             held = self._module.computation(instruction.called[0]).instructions
-            collective = next((each for each in held if each.opcode in _COLLECTIVES), instruction)
-        if collective.opcode not in _COLLECTIVES:
+            collective = next((each for each in held if each.opcode in COLLECTIVES), instruction)
+        if collective.opcode not in COLLECTIVES:
             return None
         by_id = computation.by_id
         given = [by_id[operand] for operand in instruction.operands if operand in by_id]
@@ -570,11 +375,11 @@ class _Program:
 
     # What it copies
 
-    def _copied(self, instruction: HloInstruction, computation: Computation) -> Copied:
+    def _copied(self, instruction: HloInstruction, computation: Computation, flow: Flow) -> Copied:
         """Whether a copy is of an argument that the program may not overwrite, or in a loop or a branch."""
-        if computation is not self._module.entry:
-            return "inside"
-        made_of = self._viewed((computation, instruction), instruction)
+        if instruction.opcode != "copy" or computation is not self._module.entry:
+            return "inside" if instruction.opcode == "copy" else ""
+        made_of = flow.viewed((computation.id, instruction.id)) or instruction
         number = self._module.fields(made_of).number(PARAMETER_NUMBER)
         is_kept = made_of.opcode == "parameter" and number not in self._module.overwritten
         return "argument" if is_kept else ""

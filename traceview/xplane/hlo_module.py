@@ -47,12 +47,16 @@ NAME: Final = 1
 OPCODE: Final = 2
 SHAPE: Final = 3
 METADATA: Final = 7
+LITERAL, LITERAL_SHAPE = 8, 1
 PARAMETER_NUMBER: Final = 9
 TUPLE_INDEX: Final = 13
+DIMENSIONS_OF: Final = 14
+"""Of an instruction: those that are summed, or new, or in another order."""
 WINDOW: Final = 15
 CONVOLUTION: Final = 16
 TARGET: Final = 28
 DOT: Final = 30
+GATHER, SLICE_SIZES, SCATTER = 33, 34, 48
 ID: Final = 35
 OPERANDS: Final = 36
 CALLED: Final = 38
@@ -68,6 +72,7 @@ FRAME_ID: Final = 15
 ELEMENT_TYPE: Final = 2
 DIMENSIONS: Final = 3
 TUPLE_SHAPES: Final = 4
+SHAPE_LAYOUT, MINOR_TO_MAJOR = 5, 1
 DOT_CONTRACTED: Final = 1
 WINDOW_DIMENSIONS, WINDOW_SIZE = 1, 1
 FRAME_FILES, FRAME_FUNCTIONS, FRAME_LOCATIONS, FRAME_FRAMES = 1, 2, 3, 4
@@ -92,6 +97,7 @@ _TUPLE: Final = 13
 DEEPEST: Final = 16
 _MOST_FRAMES: Final = 256
 MOST_DIMENSIONS: Final = 32
+LONGEST_CONFIG: Final = 1 << 16
 _LIBRARY: Final = ("/site-packages/", "/dist-packages/", "<frozen ")
 _OF_EVERY_OP: Final = "tensorflow/python/framework/ops.py"
 """Where TensorFlow makes all ops, which its programs give as their line."""
@@ -206,11 +212,12 @@ class Module:
             ids = [id_ for each in sequences for id_ in each.numbers(SEQUENCE_INSTRUCTIONS)]
             known = (by_id[id_] for id_ in ids if id_ in by_id)
             schedules.append(
-                [Scheduled(each.name, each.opcode, self._bytes(each.shape)) for each in known]
+                [Scheduled(each.name, each.opcode, self.bytes_at(each.shape)) for each in known]
             )
         return schedules
 
-    def _bytes(self, bounds: tuple[int, int]) -> bytes:
+    def bytes_at(self, bounds: tuple[int, int]) -> bytes:
+        """The bytes at a place."""
         return bytes(self._data[slice(*bounds)])
 
     def said(self, instruction: HloInstruction) -> tuple[str, str, str]:
@@ -233,7 +240,7 @@ class Module:
 
     def arrays(self, bounds: tuple[int, int]) -> tuple[Shape, ...]:
         """The arrays of a shape; most instructions have the same few shapes."""
-        content = self._bytes(bounds)
+        content = self.bytes_at(bounds)
         if content not in self._arrays:
             self._arrays[content] = tuple(_arrays(Message(self._data, *bounds), DEEPEST))
         return self._arrays[content]

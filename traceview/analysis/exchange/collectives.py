@@ -19,8 +19,9 @@ from traceview.analysis.exchange.collective_sums import (
 )
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_CALLS, rows_of_keys
+from traceview.analysis.facts.layers import instructions_that
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.op_work import line_of_rows
+from traceview.analysis.measures.op_work import line_of_rows, needless
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Line, Number, Rate, Time
@@ -65,7 +66,8 @@ EXPOSED: Final = Rule(
     ),
     title="{who:spends/spend} {loss} in exposed communication",
     titles={
-        "loop": "{who:spends/spend} {loss} in exchanges inside of a loop, {count} per step[, {line}]"
+        "alike": "{who:spends/spend} {loss} on exchanging what all devices have alike[, {line}]",
+        "loop": "{who:spends/spend} {loss} in exchanges inside of a loop, {count} per step[, {line}]",
     },
     meaning=(
         "Devices exchange data while they compute nothing. Two things count: transfers, which are the shortest time that any "
@@ -91,6 +93,10 @@ EXPOSED: Final = Rule(
             _MORE,
         ),
         "packed": (_CHEAPER, _OTHER_CALLS),
+        "jax-alike": (
+            "Leave it out[, in {line}]: what each device computes from averaged gradients and whole weights is the same on all.",
+            "Of exchanges together with other arrays the part of the bytes counts, and factors and copies count, too.",
+        ),
         "loop": "If the loop only adds up gradients, exchange their sum once behind it.",
         "jax-loop": "If the loop only adds up gradients, exchange their sum once behind it: `jax.lax.pmean` after the `scan`.",
         "sharding": _ONE_SHARDING,
@@ -101,6 +107,7 @@ EXPOSED: Final = Rule(
         ),
     },
     reasons={
+        "program": "the program shows it",
         "cpu": "replicas on the CPU share its cores",
         "alone": "other devices are not recorded, so this may be waiting for them",
         "workers": "not all workers are recorded, so part of this may be waiting for them",
@@ -200,8 +207,31 @@ def diagnose(context: Context, result: CollectiveResult) -> Iterator[Finding | N
     if finding is not None:
         rows &= ~of_small
         yield finding
-    yield _exposed(context, rows, result)
+    alike, of_alike = _alike(context, rows)
+    yield alike
+    yield _exposed(context, rows & ~of_alike if alike else rows, result)
     yield _off_gpu(context)
+
+
+def _alike(context: Context, rows: BoolArray) -> tuple[Finding | None, BoolArray]:
+    """The finding about what all devices have alike before they exchange it, and its rows."""
+    alike = instructions_that(context.trace, lambda each: each.need == "alike")
+    of_alike, saved = needless(context, alike)
+    if not (rows & of_alike).any():
+        return None, of_alike
+    arguments: dict[str, Argument] = {}
+    if line := line_of_rows(context, of_alike):
+        arguments["line"] = Line(line)
+    finding = EXPOSED.of_rows(
+        context,
+        of_alike,
+        arguments=arguments,
+        confidence=("high", "program"),
+        saved_ratio=saved,
+        title="alike",
+        action="alike",
+    )
+    return finding, of_alike
 
 
 _BATCH_NORM: Final = lazy_pattern(r"batch_?norm", re.IGNORECASE)

@@ -13,7 +13,7 @@ and CDNA white papers of AMD MI100, MI210, MI250X (per die, which is a device), 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -92,14 +92,30 @@ def time_by_label(context: Context) -> dict[int, ByLabel]:
 
 
 def rows_of_labels(
-    context: Context, is_wanted: BoolArray, devices: Collection[int] | None = None
+    context: Context,
+    is_wanted: BoolArray,
+    devices: Collection[int] | None = None,
+    states: Sequence[State] = (State.COMPUTE,),
 ) -> BoolArray:
     """The rows of the ledger in which some devices, by default all, compute what these labels name, bool `[n]`."""
     ledger, of_row = context.ledger, context.trace.once(op_labels).of_row
-    computing = np.flatnonzero(ledger.rows(states=(State.COMPUTE,), devices=devices))
+    computing = np.flatnonzero(ledger.rows(states=states, devices=devices))
     rows = np.zeros(ledger.count, dtype=np.bool_)
     rows[computing[is_wanted[of_row[ledger.columns.event[computing]]]]] = True
     return rows
+
+
+def needless(
+    context: Context,
+    is_wanted: BoolArray,
+    states: Sequence[State] = (State.COMPUTE, State.COMMUNICATION),
+) -> tuple[BoolArray, float]:
+    """The rows of the ledger of what these labels name, also where it is exchanged, and how much of that programs do not need."""
+    rows = rows_of_labels(context, is_wanted, states=states)
+    part = of_instructions(context.trace, lambda each: each.part, 0.0)
+    of_row = part[context.trace.once(op_labels).of_row[context.ledger.columns.event[rows]]]
+    whole_ps = context.ledger.columns.duration_ps[rows]
+    return rows, 1 - float((of_row * whole_ps).sum()) / max(int(whole_ps.sum()), 1)
 
 
 def line_of(context: Context, by_label: Int64Array) -> str | None:

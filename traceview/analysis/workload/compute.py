@@ -31,6 +31,7 @@ from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.op_work import (
     label_ps,
     line_of,
+    needless,
     peak_flops,
     rows_of_labels,
     time_by_label,
@@ -231,7 +232,7 @@ def _kind_of_label(context: Context) -> Int64Array:
     result = np.fromiter(kinds, np.int64, op.size)
     is_update = (trace.once(event_phases)[rows] == Phase.OPTIMIZER) | trace.once(label_updates)
     is_update &= ~context.once(_named_in_graphs)["dense_ops"]
-    is_update &= ~instructions_that(trace, lambda each: each.need == "choice")
+    is_update &= ~instructions_that(trace, lambda each: each.need in ("choice", "number"))
     result[is_update & (result == NONE)] = _KINDS.index(OPTIMIZER)
     result[trace.device_columns.class_[rows] != ActivityClass.COMPUTE] = NONE
     return result
@@ -365,10 +366,18 @@ def _slow_products(context: Context) -> Finding | None:
 
 
 def _repeated(context: Context) -> Finding | None:
-    """Compute that every device of a program repeats: all but the part that one of them would have."""
+    """Compute that every device of a program repeats: all but the part that one of them would have, and what is exchanged for it."""
     labels = instructions_that(context.trace, lambda each: each.is_repeated)
     every = (each.partitions for each in context.trace.instructions if each.is_repeated)
-    return _of_ops(context, REPEATED, labels, 1 - 1 / min(every, default=1), "part")
+    saved, ledger = 1 - 1 / min(every, default=1), context.ledger
+    alike = instructions_that(context.trace, lambda each: each.need == "alike" and not each.part)
+    exchanged, _ = needless(context, alike)
+    if not labels.any() or not exchanged.any():
+        return _of_ops(context, REPEATED, labels, saved, "part")
+    own_ps = ledger.loss(rows_of_labels(context, labels & ~alike)).ps
+    whole_ps = own_ps + (other_ps := ledger.loss(exchanged).ps)
+    saved = (own_ps * saved + other_ps) / max(whole_ps, 1)
+    return _of_ops(context, REPEATED, labels, saved, "gathered", key="gathered", also=exchanged)
 
 
 def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
@@ -409,7 +418,8 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     is_explained = np.zeros_like(is_free)
     for known in BY_NAME:
         labels = labels_by_name(context, known) & ~(context.once(_misplaced_labels) | is_explained)
-        found = _of_ops(context, known.rule, labels, key=known.key)
+        rows, saved = needless(context, labels)
+        found = _of_ops(context, known.rule, labels, saved, key=known.key, also=rows)
         yield found
         is_free &= ~labels
         is_explained |= labels & (found is not None)
@@ -419,7 +429,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
         yield found
         is_free &= ~(labels & (found is not None))
     labels, saved = slow_products(context)
-    labels &= is_model & ~context.once(_misplaced_labels)
+    labels &= is_model & ~(context.once(_misplaced_labels) | is_explained)
     yield _of_ops(context, LOW_RATE, labels, saved, "products", key="products")
     for number, kind in enumerate(_KINDS):
         ops = _some_ops(context, kind_of_label == number)
@@ -436,12 +446,13 @@ def _of_ops(
     shown: BoolArray | None = None,
     key: str = "",
     devices: Collection[int] | None = None,
+    also: BoolArray | bool = False,
 ) -> Finding | None:
     """The finding about some ops, with the type and the line of those that take longest.
 
     `saved_ratio`: how much of their time is the loss, for the reason that `note` gives. `shown`: labels that the trace shows to
     be such ops; where none of these took time, graphs of the capture do. `key`: of its title and action. `devices`: on which
-    they are such ops, by default all.
+    they are such ops, by default all. `also`: further rows.
     """
     if not labels.any():
         return None
@@ -456,14 +467,14 @@ def _of_ops(
         by_label = np.where(of_label == every.index(ops.types[0]), by_label, 0)
     return rule.of_rows(
         context,
-        ops.rows,
+        ops.rows | also,
         arguments=_named(context, ops.types[:1], by_label),
         confidence=("high", "graph" if is_of_graph else ""),
-        keeps_waiting=note in ("", "part"),
+        keeps_waiting=note in ("", "part", "gathered"),
         saved_ratio=saved_ratio,
         title=note or key,
         action=key,
-        notes=(note, key),
+        notes=tuple(dict.fromkeys((note, key))),
         evidence=_type_evidence(ops),
     )
 

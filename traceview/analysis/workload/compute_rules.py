@@ -167,7 +167,7 @@ UNTRAINED: Final = _rule(
         )
     },
     notes={
-        "number": "The program makes a number of them, as of all gradients a norm, and drops them."
+        "number": "The program makes a number of them, as of all gradients a norm, and drops them. What exchanges them counts, too."
     },
     limit=COSTLY_RATIO,
     action="Take them out of the step, or compute them every 100th step: return the tensors that they read.",
@@ -181,11 +181,16 @@ REPEATED: Final = _rule(
     title="{who:spends/spend} {loss} on what each device computes alike[: {ops}][ in {line}]",
     meaning="Each device computes from arrays that all have whole. Divided, each would compute its part.",
     titles={
+        "gathered": "{who:spends/spend} {loss} on gathering what each device then computes alike[: {ops}][ in {line}]",
         "losses": "{who:spends/spend} {loss} on gradients of several losses through the same ops[: {ops}][ in {line}]",
         "ids": "{who:spends/spend} {loss} on applying the model again to ids of earlier passes[: {ops}][ in {line}]",
     },
     notes={
         "part": "The loss is all but the part that one of the devices would have.",
+        "gathered": (
+            "The loss is the exchange with its copies, and of the rest all but the part that one of the devices would have: no "
+            "product needs the whole array."
+        ),
         "losses": "Each replica computes gradients of each loss through the same ops, and adds them. The loss is all but one.",
         "ids": (
             "Ids are drawn one after the other, each pass computes all before again, and no gradient goes through it. The loss is all "
@@ -199,6 +204,10 @@ REPEATED: Final = _rule(
         "repeats with those drawn from it"
     ),
     actions={
+        "gathered": (
+            "Compute with the part that each device has, and exchange what sums up a part: `jax.lax.psum` and `pmax`, not `all_gather`.",
+            "For a softmax these are the largest score of each row and the sum of its exponentials.",
+        ),
         "losses": (
             "Take one gradient, that of the sum of the losses: `tape.gradient(5 * of_boxes + of_classes, variables)`.",
             "The gradient of a sum is the sum of the gradients.",
@@ -214,6 +223,7 @@ REPEATED: Final = _rule(
     },
     limit=COSTLY_RATIO,
     action='Divide the batch over the devices before the call: `jax.device_put(batch, NamedSharding(mesh, PartitionSpec("batch")))`.',
+    explains=("collective-exposed/alike",),
     advice="A batch that is still on the host, or whole on each device, is computed whole by each of them.",
     example="All 4 CPUs spend 6.90 of 20.6 ms (33%) on what each device computes alike: dot_general in logits, train.py:31",
 )
@@ -387,12 +397,21 @@ COSTLY_OPS: Final = _rule(
         "layout": "{who:spends/spend} {loss} on transposing tensors[: {ops}][ in {line}]",
         "donating": "{who:spends/spend} {loss} on copies of arguments of the program",
         "copying": "{who:spends/spend} {loss} on copies that XLA adds to loops",
+        "zeros": "{who:spends/spend} {loss} on multiplying with zeros[: {ops}][ in {line}]",
+        "mask": "{who:spends/spend} {loss} on results that a mask drops[: {ops}][ in {line}]",
+        "order": "{who:spends/spend} {loss} on products that are small in another order[: {ops}][ in {line}]",
         "moving": "{who:spends/spend} {loss} on moving data[: {ops}][ in {line}]",
         "function": "{who:spends/spend} {loss} on ops that multiply no matrices[, in {line}]",
         "products": "{who:loses/lose} {loss} to products at a low rate[: {ops}][ in {line}]",
     },
-    meaning="These ops order, draw, move or transform numbers, and multiply no matrices. Often a cheaper op will do.",
+    meaning="A large part of the step goes to these ops. Often others that do less will do.",
     notes={
+        "mask": (
+            "They compute what a mask, such as a `one_hot`, or an index then leaves a part of. The program says how large it is; the "
+            "loss is the rest."
+        ),
+        "zeros": "Nearly all numbers of a constant matrix are 0. The loss is all but 16 times the part of the others.",
+        "order": "They multiply three matrices: `(a @ b) @ c` and `a @ (b @ c)` are the same, and one has far fewer operations.",
         "moving": "They put numbers in other places. The gradient of a slice is as large as the whole tensor, and all are added.",
         "function": "Each reads all of its input and writes all of its result, while products of matrices use a number often.",
         "products": (
@@ -404,7 +423,7 @@ COSTLY_OPS: Final = _rule(
         f"{numbers.chosen('limit_ratio', COPIES_RATIO)} in copies that XLA has added, of arguments or in loops, "
         f"{numbers.chosen('limit_ratio', MOVING_RATIO)} in ops that only move data, "
         f"{numbers.chosen('limit_ratio', FUNCTION_RATIO)} in those of a function, or layer, that does no products, "
-        f"{numbers.chosen('limit_ratio', TYPE_RATIO)} in one type of op that is none, with what other devices wait meanwhile, or "
+        f"{numbers.chosen('limit_ratio', TYPE_RATIO)} in one type of op that is none, in what a mask or an index drops, with what other devices wait meanwhile, or "
         f"{numbers.chosen('limit_ratio', PRODUCTS_RATIO)} lost to products at less than a twentieth of the usual rate"
     ),
     limit=COSTLY_RATIO,
@@ -413,6 +432,18 @@ COSTLY_OPS: Final = _rule(
         "moving": (
             "Take tensors apart with one `tf.unstack` or `tf.split`, and collect parts in a `tf.TensorArray`; or reshape instead.",
             "The gradient of 8 slices took 12.3 ms, of `tf.unstack` 1.2. `TimeDistributed`: reshape time into the batch.",
+        ),
+        "order": (
+            "Multiply with the narrow matrix first: `(rows @ down) @ up`, not `rows @ (down @ up)`; its gradients then do so, too.",
+            "So adapters are quicker beside a layer than added to its weights: its own gradient, as large as these, is not made.",
+        ),
+        "zeros": (
+            "Add up the entries that are not 0: `jax.ops.segment_sum(rows[source], target, count)`, or `jnp.take` for a row each.",
+            "A list of the entries holds the same: their rows, their columns, and their values, if these are not all 1.",
+        ),
+        "mask": (
+            "Pick first, then multiply: `states[places] @ weights`, not a mask over the results of all places.",
+            "Experts: sort the words by their expert, so that each multiplies its own, instead of a `one_hot` over all of them.",
         ),
         "jax-moving": "Reshape where that does, and keep large arrays in one order and place through the step.",
         "function": (

@@ -1,0 +1,262 @@
+"""What of a compiled program is needless, as masks, indices, an order of products, or an exchange show, and what looks like it and is none."""
+
+from __future__ import annotations
+
+import random
+import struct
+from contextlib import suppress
+
+import pytest
+
+from tests.xplane.hlo_messages import F32, ModuleWriter
+from tests.xplane.test_hlo import read
+from traceview.xplane.columns import Instruction, Program
+from traceview.xplane.decode_reference import DamageError
+from traceview.xplane.hlo import read_instructions
+
+S32 = 4
+BACK = "jit(f)/transpose(jvp())/"
+
+
+def needs(module: ModuleWriter, need: str) -> dict[str, float]:
+    """Which part of what instructions do is needed, of those with this need."""
+    found: dict[str, Instruction] = read(module.message)
+    return {name: round(each.part, 3) for name, each in found.items() if each.need == need}
+
+
+def dims(module: ModuleWriter, *numbers: int) -> None:
+    module.last().dimensions.extend(numbers)
+
+
+def product(
+    module: ModuleWriter, name: str, left: int, right: int, shape: tuple[int, ...], scope: str = "", *, summed: tuple[int, int], batch: bool = False
+) -> int:  # fmt: skip
+    """A product over the dimension `summed` of each factor, of each of a `batch` by itself."""
+    made = module.add(name, "dot", left, right, shape=shape, scope=scope)
+    of = module.last().dot_dimension_numbers
+    of.lhs_contracting_dimensions.append(summed[0])
+    of.rhs_contracting_dimensions.append(summed[1])
+    if batch:
+        of.lhs_batch_dimensions.append(0)
+        of.rhs_batch_dimensions.append(0)
+    return made
+
+
+def number(module: ModuleWriter, name: str, value: float = 0.0) -> int:
+    made = module.add(name, "constant")
+    module.last().literal.shape.element_type = F32
+    module.last().literal.f32s = struct.pack("<f", value)
+    return made
+
+
+def experts(
+    count: int, *, direction: str = "EQ", sums: str = "", is_grown: bool = True, gives: str = ""
+) -> ModuleWriter:
+    """Each of some experts computes all of 6 words; a `one_hot` of those that words have chosen multiplies the result.
+
+    `sums`: what is added before the mask. `is_grown`: the words are repeated for the experts. `gives`: what the program gives
+    besides.
+    """
+    module = ModuleWriter()
+    ids = {"words": module.add("words", "parameter", shape=(6, 16))}
+    ids["chosen"] = module.add("chosen", "parameter", shape=(6,), element=S32)
+    for name, shape in (("up", (count, 16, 32)), ("down", (count, 32, 16))):
+        ids[name] = module.add(name, "parameter", shape=shape)
+    ids["own"] = module.add("own", "parameter", shape=(count, 6, 16))
+    whole = module.add("whole", "broadcast", ids["words"], shape=(count, 6, 16))
+    dims(module, 1, 2)
+    ids["first"] = product(module, "first", whole if is_grown else ids["own"], ids["up"], (count, 6, 32), summed=(2, 1), batch=True)  # fmt: skip
+    ids["bent"] = module.add("bent", "tanh", ids["first"], shape=(count, 6, 32))
+    ids["second"] = product(module, "second", ids["bent"], ids["down"], (count, 6, 16), summed=(2, 1), batch=True)  # fmt: skip
+    made = ids["second"]
+    if sums:
+        made = module.add("sum", "add", made, ids[sums], shape=(count, 6, 16))
+    places = module.add("places", "iota", shape=(count, 6), element=S32)
+    dims(module, 0)
+    asked = module.add("asked", "broadcast", ids["chosen"], shape=(count, 6), element=S32)
+    dims(module, 1)
+    module.add("is_own", "compare", places, asked, shape=(count, 6))
+    module.last().comparison_direction = direction.encode()
+    mask = module.add("mask", "convert", asked + 1, shape=(count, 6))
+    spread = module.add("spread", "broadcast", mask, shape=(count, 6, 16))
+    dims(module, 0, 1)
+    kept = module.add("kept", "multiply", made, spread, shape=(count, 6, 16))
+    result = module.add("result", "reduce", kept, number(module, "zero"), shape=(6, 16))
+    dims(module, 0)
+    slope = module.add("slope", "multiply", spread, ids["own"], shape=(count, 6, 16), scope=f"{BACK}mul")  # fmt: skip
+    of_down = product(module, "of_down", ids["bent"], slope, (count, 32, 16), f"{BACK}dot_general", summed=(1, 1), batch=True)  # fmt: skip
+    product(module, "other", ids["own"], slope, (count, 16, 16), f"{BACK}dot_general", summed=(1, 1), batch=True)  # fmt: skip
+    given = [ids[gives]] if gives else []
+    module.computation().root_id = module.add("root", "tuple", result, of_down, of_down + 1, *given)
+    return module
+
+
+def test_what_a_mask_drops_of_products() -> None:
+    """With the gradients of these, and what is computed between; the weights of all experts are needed."""
+    found = needs(experts(4), "mask")
+    assert {"whole", "first", "bent", "second", "of_down", "slope"} <= found.keys()
+    assert not found.keys() & {"up", "down", "words", "chosen", "result"}
+    assert "other" not in found, "a gradient of something else"
+    assert set(found.values()) == {0.25}
+
+
+@pytest.mark.parametrize(
+    ("change", "dropped"),
+    [
+        ({}, {"first", "second", "of_down"}),
+        ({"gives": "first"}, {"second", "of_down"}),
+        ({"gives": "second"}, set()),
+        ({"direction": "NE"}, set()),
+        ({"direction": "LT"}, set()),
+        ({"sums": "own"}, set()),
+        ({"sums": "second"}, {"first", "second", "of_down"}),
+    ],
+)
+def test_what_else_needs_a_result_or_is_added_to_it(
+    change: dict[str, str], dropped: set[str]
+) -> None:
+    products = {"first", "second", "of_down", "other"}
+    assert needs(experts(4, **change), "mask").keys() & products == dropped  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("count", "is_dropped"), [(2, False), (3, True)])
+def test_room_for_twice_as_many_is_no_waste(count: int, is_dropped: bool) -> None:
+    assert bool(needs(experts(count), "mask")) == is_dropped
+
+
+def places(
+    picked: int, *, how: str = "scatter", is_shown: bool = False, scope: str = ""
+) -> ModuleWriter:
+    """Scores of 9 places; a loss takes those of some: by a mask of ones at indices, by a `gather`, or by a `slice`."""
+    module = ModuleWriter()
+    states = module.add("states", "parameter", shape=(9, 16))
+    head = module.add("head", "parameter", shape=(16, 64))
+    at = module.add("at", "parameter", shape=(picked, 1), element=S32)
+    scores = product(module, "scores", states, head, (9, 64), summed=(1, 0))
+    zero = number(module, "zero")
+    if how == "scatter":
+        total = module.add("total", "reduce", scores, zero, shape=(9,))
+        dims(module, 1)
+        zeros = module.add("zeros", "broadcast", zero, shape=(9,))
+        ones = module.add("ones", "broadcast", number(module, "one", 1), shape=(picked,))
+        mask = module.add("mask", "scatter", zeros, at, ones, shape=(9,), scope=scope)
+        numbers = module.last().scatter_dimension_numbers
+        numbers.inserted_window_dims.append(0)
+        numbers.scatter_dims_to_operand_dims.append(0)
+        numbers.index_vector_dim = 1
+        result = module.add("result", "multiply", total, mask, shape=(9,))
+    elif how == "gather":
+        result = module.add("result", "gather", scores, at, shape=(picked, 64), scope=scope)
+        of = module.last().gather_dimension_numbers
+        of.offset_dims.append(1)
+        of.collapsed_slice_dims.append(0)
+        of.start_index_map.append(0)
+        of.index_vector_dim = 1
+        module.last().gather_slice_sizes.extend((1, 64))
+    else:
+        result = module.add("result", "slice", scores, shape=(picked, 64), scope=scope)
+    module.computation().root_id = module.add(
+        "root", "tuple", result, *([scores] if is_shown else [])
+    )
+    return module
+
+
+@pytest.mark.parametrize("how", ["scatter", "gather", "slice"])
+def test_results_of_places_that_are_not_picked(how: str) -> None:
+    assert needs(places(3, how=how), "mask")["scores"] == 0.333
+    assert not needs(places(4, how=how), "mask")
+    assert not needs(places(3, how=how, is_shown=True), "mask")
+    assert not needs(places(3, how=how, scope=f"{BACK}x"), "mask"), "a gradient"
+
+
+@pytest.mark.parametrize(("count", "part"), [(1, 0.016), (20, 0.312), (22, None)])
+def test_a_constant_of_zeros(count: int, part: float | None) -> None:
+    """One that is picked takes as long as 16 that are multiplied."""
+    module = ModuleWriter()
+    matrix = module.add("matrix", "constant", shape=(32, 32))
+    numbers = [1.0] * count + [0.0] * (1024 - count)
+    module.last().literal.f32s = struct.pack("<1024f", *numbers)
+    rows = module.add("rows", "parameter", shape=(32, 16))
+    module.computation().root_id = product(module, "sums", matrix, rows, (32, 16), summed=(1, 0))
+    assert needs(module, "zeros").get("sums") == part
+
+
+def chain(width: int, *, is_also: str = "") -> ModuleWriter:
+    """The gradient of 64 x 64 weights that narrow matrices make, multiplied with each of these."""
+    module = ModuleWriter()
+    rows, slopes = (module.add(name, "parameter", shape=(32, 64)) for name in ("rows", "slopes"))
+    down = module.add("down", "parameter", shape=(64, width))
+    up = module.add("up", "parameter", shape=(width, 64))
+    product(module, "made", down, up, (64, 64), summed=(1, 0))
+    whole = product(module, "whole", rows, slopes, (64, 64), summed=(0, 0))
+    turned = module.add("turned", "transpose", whole, shape=(64, 64))
+    dims(module, 1, 0)
+    of_down = product(module, "of_down", turned, up, (64, width), summed=(0, 1))
+    of_up = product(module, "of_up", down, whole, (width, 64), summed=(0, 0))
+    given = [module.add("also", is_also, whole, shape=(64, 64))] if is_also not in ("", "given") else []  # fmt: skip
+    given += [whole] if is_also == "given" else []
+    module.computation().root_id = module.add("root", "tuple", of_down, of_up, *given)
+    return module
+
+
+def test_products_that_are_small_in_another_order() -> None:
+    """Of 32 rows: 2 * 32 * 2w * 128 operations instead of 2 * 64 * 64 * (32 + 2w)."""
+    assert needs(chain(4), "order") == dict.fromkeys(["made", "whole", "of_down", "of_up"], 0.2)
+    assert needs(chain(8), "order")
+    assert not needs(chain(9), "order")
+    assert not needs(chain(4, is_also="tanh"), "order")
+    assert not needs(chain(4, is_also="copy"), "order")
+    assert not needs(chain(4, is_also="given"), "order")
+
+
+def exchanged(*, is_divided: bool = False, groups: int = 1, product_of: str = "") -> ModuleWriter:
+    """The gradients of a batch are averaged, and the weights that they change, again; scores are gathered, and summed by each device."""
+    module = ModuleWriter()
+    weights, rows = (module.add(name, "parameter", shape=(8, 8)) for name in ("weights", "rows"))
+    count = 4 // groups
+
+    def exchange(name: str, kind: str, *of: int, shape: tuple[int, ...] = (8, 8)) -> int:
+        made = module.add(name, kind, *of, shape=shape)
+        for first in range(0, 4, count):
+            module.last().replica_groups.add(replica_ids=range(first, first + count))
+        return made
+
+    own = product(module, "own", rows, weights, (8, 8), summed=(1, 0))
+    slopes = exchange("average", "all-reduce", own)
+    new = module.add("new", "subtract", weights, slopes, shape=(8, 8))
+    again = exchange("again", "all-reduce", new)
+    half = module.add("half", "broadcast", number(module, "quarter", 0.25), shape=(8, 8))
+    mean = module.add("mean", "multiply", again, half, shape=(8, 8))
+    ordered = module.add("ordered", "copy", own, shape=(8, 8))
+    gathered = exchange("gathered", "all-gather", ordered, shape=(32, 8))
+    if product_of:
+        gathered = product(module, product_of, gathered, weights, (32, 8), summed=(1, 0))
+    sums = module.add("sums", "exponential", gathered, shape=(32, 8))
+    total = module.add("loss", "reduce", sums, number(module, "zero"))
+    dims(module, 0, 1)
+    module.computation().root_id = module.add("root", "tuple", mean, total)
+    module.divide(4, is_divided, True)
+    return module
+
+
+def test_what_is_exchanged_for_nothing() -> None:
+    """With the factor of a mean, and the copy that a gather needs."""
+    whole = {"again": 0.0, "mean": 0.0}
+    assert needs(exchanged(), "alike") == {**whole, "gathered": 0.0, "ordered": 0.0}
+    assert needs(exchanged(product_of="logits"), "alike") == whole
+    assert not needs(exchanged(is_divided=True, product_of="logits"), "alike")
+    assert not needs(exchanged(groups=2), "alike")
+
+
+@pytest.mark.parametrize(
+    "module", [experts(4), places(3), places(3, how="gather"), chain(4), exchanged()]
+)
+def test_wrong_numbers_are_not_told_or_damage(module: ModuleWriter) -> None:
+    rng = random.Random(5)
+    data = module.message.SerializeToString()
+    names = {each.name for held in module.message.computations for each in held.instructions}
+    for _ in range(400):
+        wrong = bytearray(data)
+        wrong[rng.randrange(len(wrong))] = rng.choice((0, 1, 9, 127, 255, rng.randrange(256)))
+        with suppress(DamageError):
+            read_instructions(Program(b"jit_f(1)", bytes(wrong), 0), names)
