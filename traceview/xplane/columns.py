@@ -295,7 +295,7 @@ class Exchange(Struct, frozen=True):
 
 
 Copied: TypeAlias = Literal["", "argument", "inside"]
-Need: TypeAlias = Literal["", "number", "choice", "mask", "zeros", "order", "alike"]
+Need: TypeAlias = Literal["", "number", "choice", "mask", "zeros", "order", "alike", "examples"]
 
 Arrays: TypeAlias = frozenset[tuple[int, tuple[int, ...]]]
 """Kinds of arrays: the number of the type of the elements, and the dimensions; no scalars."""

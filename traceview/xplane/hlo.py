@@ -273,12 +273,17 @@ class _Program:
     # What follows gradients
 
     def _after_gradients(self, flow: Flow) -> frozenset[tuple[int, int]]:
-        """The instructions of the source that compute with gradients and are none, by the ids of computation and instruction."""
+        """The instructions of the source that compute with gradients and are none, by the ids of computation and instruction.
+
+        What has or reads a gradient larger than all that the program keeps, as of each example, is about to make those of what
+        it keeps.
+        """
         entry, found = self._module.entry, set[tuple[int, int]]()
+        of_examples = flow.gradients_of_examples()
         has_gradient: dict[int, bool] = {}
         for instruction in entry.instructions:
             scope, _, _ = self._module.said(instruction)
-            is_gradient = GRADIENT in scope
+            is_gradient = GRADIENT in scope or (entry.id, instruction.id) in of_examples
             follows = any(has_gradient.get(operand, False) for operand in instruction.operands)
             has_gradient[instruction.id] = is_gradient or follows
             if follows and not is_gradient and "/" in scope:
@@ -295,6 +300,8 @@ class _Program:
         with suppress(*_NOT_TOLD):
             needs |= {key: ("order", part) for key, part in masks.orders().items()}
             needs |= masks.parts()
+            of_examples = flow.gradients_of_examples()
+            needs |= {key: ("examples", 0.0) for key, summed in of_examples.items() if summed}
         needs |= {key: ("alike", part) for key, part in shares.needless.items()}
         needs |= flow.needs()
         for instruction in entry.instructions:

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from traceview.base.record import LARGEST
 from traceview.xplane.columns import Need
 from traceview.xplane.hlo_module import (
     COMPARED,
@@ -211,6 +212,48 @@ class Flow:
                 break
             number = node.operands[0]
         return number
+
+    def gradients_of_examples(self) -> dict[Key, bool]:
+        """What has or reads gradients larger than all arrays that the program takes and gives again: whether only sums of them are read.
+
+        They are those of each example, or position. A sum of products of vectors is one product of matrices.
+        """
+        kept = self.module.taken & self.module.given
+        largest = max((prod(dimensions) for _, dimensions in kept), default=LARGEST)
+        large = {
+            number
+            for number, node in enumerate(self.nodes)
+            if prod(node.sizes) > largest and GRADIENT in self.module.said(node.at)[0]
+        }
+        found: dict[Key, bool] = {}
+        is_summed: dict[int, bool] = {}
+        for number in sorted(large, reverse=True):
+            users = self.users[number]
+            is_summed[number] = bool(users) and all(
+                is_summed.get(one, False) if one in large else self._is_sum(one) for one in users
+            )
+            is_summed[number] &= self._is_factored(number)
+            for key in {self.nodes[one].owner for one in (number, *users)}:
+                found[key] = found.get(key, True) and is_summed[number]
+        return found
+
+    def _is_sum(self, number: int) -> bool:
+        """Whether a node adds up numbers."""
+        at = self.nodes[number].at
+        if at.opcode != "reduce" or not at.called:
+            return False
+        return any(
+            one.opcode == "add" for one in self.module.computation(at.called[0]).instructions
+        )
+
+    def _is_factored(self, number: int) -> bool:
+        """Whether a large gradient is a product, a factor of one that is the same for all places, or one of these in another form."""
+        node = self.nodes[number]
+        if node.at.opcode in MOVES | {"dot", "convolution", "convert", "negate"}:
+            return True
+        sources = (self.nodes[self.source(one)].at.opcode for one in node.operands)
+        of = [opcode for opcode in sources if opcode != "broadcast"]
+        return node.at.opcode in ("multiply", "divide") and len(of) <= 1
 
     def needs(self) -> dict[Key, tuple[Need, float]]:
         """What the program needs less than whole, and which part: of gradients a number, what a choice may drop, and what a mask leaves."""

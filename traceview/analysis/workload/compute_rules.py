@@ -400,6 +400,7 @@ COSTLY_OPS: Final = _rule(
         "zeros": "{who:spends/spend} {loss} on multiplying with zeros[: {ops}][ in {line}]",
         "mask": "{who:spends/spend} {loss} on results that a mask drops[: {ops}][ in {line}]",
         "order": "{who:spends/spend} {loss} on products that are small in another order[: {ops}][ in {line}]",
+        "examples": "{who:spends/spend} {loss} on gradients of each example, of which only the sum is used[: {ops}][ in {line}]",
         "moving": "{who:spends/spend} {loss} on moving data[: {ops}][ in {line}]",
         "function": "{who:spends/spend} {loss} on ops that multiply no matrices[, in {line}]",
         "products": "{who:loses/lose} {loss} to products at a low rate[: {ops}][ in {line}]",
@@ -436,6 +437,10 @@ COSTLY_OPS: Final = _rule(
         "order": (
             "Multiply with the narrow matrix first: `(rows @ down) @ up`, not `rows @ (down @ up)`; its gradients then do so, too.",
             "So adapters are quicker beside a layer than added to its weights: its own gradient, as large as these, is not made.",
+        ),
+        "examples": (
+            "Take the gradient of the mean loss, `jax.grad` of one function of the batch, not the mean of `jax.vmap(jax.grad(loss))`.",
+            "The gradients of all examples are as many times as large as the weights, and are written and read in memory.",
         ),
         "zeros": (
             "Add up the entries that are not 0: `jax.ops.segment_sum(rows[source], target, count)`, or `jnp.take` for a row each.",
