@@ -94,6 +94,7 @@ from traceview.ledger.build import (
     cut_at_spans,
     is_among,
     is_side_work,
+    recast_ends,
     recast_rows,
 )
 from traceview.ledger.columns import IDLE, By, Columns
@@ -349,13 +350,25 @@ def _recast_held_by_threads(draft: Draft) -> None:
         draft.recast(thread.awaited, (State.PYTHON, State.BETWEEN, State.UNKNOWN), state, by)
         draft.recast(thread.given, IN_A_GRAPH, state, by)
         if covered_ps(intersection(waits, thread.kept), draft.window) >= least_ps:
-            draft.recast(thread.kept, (*_LOCKED, State.BETWEEN), state, by)
+            _recast_kept(draft, draft.python, thread.kept, by)
         if thread.guests.size:
             guests = is_compute(draft.columns) & is_in(draft.columns.event, thread.guests)
             draft.recast_rows(guests, state, by)
         if cores is not None and thread.number in cores.python:
             ran = cores.ran_by((cores.python[thread.number],))
             _recast_without_cores(draft, cores, ran, state, by)
+
+
+def _recast_kept(draft: Draft, python: HostPython, kept: IntervalSet, by: Causer) -> None:
+    """Time in which a thread keeps the lock, without what the thread of the steps would need anyhow: its own processor time."""
+    columns = draft.columns
+    waits = draft.idle_in((*_LOCKED, State.BETWEEN))
+    cut, rows = cut_at_spans(columns, kept, waits)
+    start = cut.start_ps[rows]
+    end = start + cut.duration_ps[rows]
+    length = np.zeros(cut.count, dtype=np.int64)
+    length[rows] = end - start - python.lines.own_work(python.caller, start, end)
+    draft.columns = recast_ends(cut, length, State.PYTHON_THREAD, by)
 
 
 def _recast_without_cores(
@@ -388,11 +401,11 @@ def _recast_without_cores(
 _PURPOSES: Final = (State.EVALUATION, State.CHECKPOINT)
 """What a line calls the framework for: what it traces, converts and reads meanwhile belongs to that."""
 
-_MAIN: Final = (State.SYNC, State.PYTHON, State.BETWEEN, State.PYTHON_THREAD)
+_MAIN: Final = (State.SYNC, State.PYTHON, State.BETWEEN)
 """Other states that say what a line does; dispatch is what every line that calls the framework costs."""
 
 _AT_A_LINE: Final = (
-    *(*_PURPOSES, *_MAIN, State.COMPILE),
+    *(*_PURPOSES, *_MAIN, State.PYTHON_THREAD, State.COMPILE),
     *(State.INPUT, State.HOST_OPS, State.LAUNCH, State.LATENCY, State.UNKNOWN, State.H2D),
 )
 """What a device may be idle for because of the line that the thread of the steps is at."""
@@ -430,10 +443,6 @@ def _recast_lines(draft: Draft) -> None:
         if main is None:
             continue
         by = draft.by_line(line)
-        if main == State.PYTHON_THREAD:
-            own = rows[cut.state[rows] == main]
-            longest = int(own[cut.duration_ps[own].argmax()])
-            by = By(int(cut.by_kind[longest])), int(cut.by[longest])
         draft.columns = recast_rows(cut, rows[cut.activity[rows] == IDLE], main, by)
 
 

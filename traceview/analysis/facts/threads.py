@@ -342,10 +342,14 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
 def _of_python(
     context: Run, host: int, clocks: ThreadClocks, not_among: set[int]
 ) -> dict[int, int]:
-    """The places of the threads of the script in Python, by their numbers, but of the thread that runs the steps."""
+    """The places of the threads of the script in Python, by their numbers, but of the thread that runs the steps.
+
+    What calls the framework works for the model, but for one that gives graphs of the step what they wait for.
+    """
     python = context.idle.python.get(host)
     if python is None or not python.is_sampled:
         return {}
+    not_among = not_among - {clocks.of_python(python.lines.threads[each]) for each in _given(context, host, python)}
     others = [number for number, _ in python.lines.started_by_python if number != python.caller]
     places = {each: clocks.of_python(python.lines.threads[each]) for each in others}
     without = {*not_among, NONE}
