@@ -4,7 +4,7 @@ In this order:
 
     side work    its share of the instants that ops of the model have, where the ops that run take all cores
     evaluation   all that devices of a host do while it evaluates between step markers
-    checkpoint   Python between steps, between markers between which the host saves
+    checkpoint   Python between steps, between markers between which the host saves; what is traced of what was restored
     framework    Python while the thread of the steps is in a call of the framework: it traces or compiles, or, in a step, it
                  dispatches
     small ops    the time of ops and kernels so short that dispatch is what they cost, where a step runs many of them
@@ -83,6 +83,7 @@ from traceview.base.intervals import (
     IntervalSet,
     difference,
     nesting,
+    places,
     union,
 )
 from traceview.base.sweeping import made_of_each
@@ -116,8 +117,9 @@ _GRAPH: Final = (b"FunctionRun",)
 _INPUT: Final = (HostNameKind.INPUT, HostNameKind.ASYNC_INPUT)
 
 
-def between_markers(trace: Trace, states: HostStates, host: int) -> tuple[IntervalSet, IntervalSet]:
-    """When the caller of one host evaluates between explicit markers, and between which of them it saves or restores.
+def between_markers(trace: Trace, states: HostStates, host: int) -> tuple[IntervalSet, ...]:
+    """When the caller of one host evaluates between explicit markers, between which of them it saves or restores, and from
+    when it has restored to the next marker.
 
     It evaluates where it calls a graph between two markers and asks for input there or in that graph. The evaluation ends
     with the last such call, its iterator, or what the devices compute after it; what follows, such as the beginning of an epoch,
@@ -126,11 +128,15 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> tuple[Interv
     markers = states.markers
     start, end = markers.end[:-1], markers.start[1:]
     if not start.size:
-        return NEVER, NEVER
+        return NEVER, NEVER, NEVER
     rows, columns = states.rows_of_thread(states.caller), trace.host_columns
     kind = states.kind_of(rows)
     graphs = rows[trace.names.matching(columns.name[rows], _GRAPH)]
-    saves = _holds(start, end, columns.start_ps[rows[kind == HostNameKind.CHECKPOINT]])
+    saved = rows[kind == HostNameKind.CHECKPOINT]
+    saves = _holds(start, end, columns.start_ps[saved])
+    restored = columns.start_ps[saved[trace.names.where(columns.name[saved], is_restore)]]
+    restored = restored[restored < markers.start[-1]]
+    following = markers.start[places(markers.start, restored)]
     evaluates = _holds(start, end, columns.start_ps[graphs])
     if evaluates.any():
         of_model = states.rows_of_model
@@ -146,7 +152,12 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> tuple[Interv
         ends = np.sort(np.concatenate((columns.end_ps[ended], events.end_ps[kernels])))
         last = ends[np.searchsorted(ends, until, side="right") - 1]
         until = np.where((last > begin) & (last <= until), last, until)
-    return union(begin, until), union(start[saves], end[saves])
+    return union(begin, until), union(start[saves], end[saves]), union(restored, following)
+
+
+def is_restore(name: bytes) -> bool:
+    """Whether an event of a checkpoint restores variables."""
+    return b"Restore" in name
 
 
 def _holds(start: Int64Array, end: Int64Array, moments: Int64Array) -> BoolArray:
@@ -184,9 +195,10 @@ def ledger_of(context: Run) -> Ledger:
         callbacks = {host: _callbacks(trace, host) if has_callbacks else [] for host in idle.states}
         for draft in drafts:
             _share_with_side_work(draft)
-            evaluates, saves = between[draft.host]
+            evaluates, saves, restored = between[draft.host]
             draft.recast(evaluates, EVERY, State.EVALUATION)
             draft.recast(saves, (State.BETWEEN,), State.CHECKPOINT)
+            draft.recast(restored, (State.COMPILE,), State.CHECKPOINT)
             _recast_python(draft)
             recast_dispatch(draft)
             # While a program of XLA calls Python its device waits for that, whatever Python calls in turn.

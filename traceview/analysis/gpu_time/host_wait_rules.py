@@ -445,7 +445,10 @@ CHECKPOINT_STALL: Final = Rule(
     code="checkpoint-stall",
     states=(State.CHECKPOINT,),
     title="{who:waits/wait} {loss} for checkpoints[ in {line}]" + _WHEN,
-    titles={"restored": "{who:waits/wait} {loss} to restore variables[ in {line}]" + _WHEN},
+    titles={
+        "restored": "{who:waits/wait} {loss} to restore variables[ in {line}]" + _WHEN,
+        "built": "{who:waits/wait} {loss} to load a model and trace it anew[ in {line}]" + _WHEN,
+    },
     meaning="Variables are saved or restored inside the window, and training waits for it.",
     starts_at=(
         "{limit} of the GPU time idle for SaveV2, RestoreV2 and similar ops on the launching thread or in the graph that it "
@@ -461,6 +464,10 @@ CHECKPOINT_STALL: Final = Rule(
         "restored": (
             "Restore less often, or keep in memory what the loop goes back to: `variable.assign(copy)`, in one `tf.function` for all.",
             "A checkpoint is read from files again each time, one op per variable.",
+        ),
+        "built": (
+            "Load the model once, before the loop, and keep it: what is loaded has to be built and traced each time.",
+            "What has changed since can be restored into it: `model.load_weights(path)`, or `variable.assign(copy)`.",
         ),
     },
     notes=SOME_STEPS,

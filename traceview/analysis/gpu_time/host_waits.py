@@ -10,6 +10,7 @@ import numpy as np
 
 from traceview.analysis.facts.detours import TRANSFER, copied_results, detour_rows
 from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS, ends_of_conditions, rows_of_keys
+from traceview.analysis.facts.ledger import is_restore
 from traceview.analysis.facts.python import PythonShare
 from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.facts.threads import threads_at_work
@@ -417,15 +418,23 @@ def _count(context: Context, ops: EagerOps, where: str) -> Evidence:
 # Checkpoints
 
 
+_TRACED_RATIO: Final = 0.1
+"""Of the time for restored variables: what is traced of them, where a whole model is made anew. A choice of ours."""
+
+
 def checkpoints(waits: Waits) -> Finding | None:
     """Saves and what restores variables, whichever takes longer."""
     trace, window = waits.context.trace, waits.context.selection.windows[waits.host]
     events = trace.host_columns
     rows = trace.named_on(waits.host, lambda name: host_name_kind(name) == HostNameKind.CHECKPOINT)
     rows = rows[rows_in(events.start_ps[rows], events.end_ps[rows], window)]
-    restores = trace.names.where(events.name[rows], lambda name: b"Restore" in name)
+    restores = trace.names.where(events.name[rows], is_restore)
     length_ps = events.end_ps[rows] - events.start_ps[rows]
     key = "restored" if 2 * length_ps[restores].sum() > length_ps.sum() else ""
+    traced = waits.context.idle.gaps[waits.device].spans_with(Cause.COMPILE)
+    own = waits.context.ledger.spans_of((waits.device,), waits.rows)
+    if key and intersection(traced, own).length >= _TRACED_RATIO * own.length:
+        key = "built"
     arguments = line_argument(waits.python(State.CHECKPOINT))
     return waits.finding(rules.CHECKPOINT_STALL, arguments=arguments, title=key, action=key)
 
