@@ -443,7 +443,7 @@ def _recast_lines(draft: Draft) -> None:
     if python is None or not python.is_sampled:
         return
     least_ps = _LEAST_AT_A_LINE * draft.window.length_ps
-    for line, spans in python.lines.user_lines(python.caller).items():
+    for line, spans in python.lines.user_lines(python.caller, draft.states.markers).items():
         if covered_ps(spans, draft.window) < least_ps:
             continue
         at_line = draft.idle_in(_AT_A_LINE) & ~_follows_wait(draft.columns)

@@ -35,6 +35,7 @@ from traceview.analysis.measures.op_work import line_of_rows
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import (
     LIMIT,
+    Rule,
     is_of_jax,
     loss_of_host,
     lost_argument,
@@ -471,6 +472,11 @@ def _numpy_key(python: PythonShare | None) -> str:
     return "numpy" if python is not None and (python.inner or "").startswith(_NUMPY) else ""
 
 
+def _short(waits: Waits, rule: Rule) -> str:
+    """The key of why a finding is unsure that any loop has."""
+    return "short" if waits.loss.mean_ps < rule.limits["short_ps"] else ""
+
+
 def python_in_step(waits: Waits) -> Finding | None:
     """Python on the thread of the steps, as samples or frames show it."""
     python = waits.python(State.PYTHON)
@@ -484,7 +490,7 @@ def python_in_step(waits: Waits) -> Finding | None:
         action=instead or _numpy_key(python),
         notes=(instead,),
         # A pause inside a call of the framework is what that call takes.
-        unsure="native" if instead == "native" else "",
+        unsure="native" if instead == "native" else _short(waits, rules.PYTHON_STALL),
     )
 
 
@@ -534,7 +540,7 @@ def between_steps(waits: Waits) -> Finding | None:
         title=key if key in rules.CALLBACK_STALL.titles else "",
         action="indices" if ops is not None and _INDEXES in ops[0].types else key,
         notes=(key,),
-        unsure="short" if waits.loss.mean_ps < rules.CALLBACK_STALL.limits["short_ps"] else "",
+        unsure=_short(waits, rules.CALLBACK_STALL),
     )
 
 

@@ -292,10 +292,10 @@ class PythonLines:
         used = rows[(used_ps > 0) & (used_ps >= _AT_REST_RATIO * self._passed_ps[rows])]
         return union(self.previous_ps[used], self.time_ps[used])
 
-    def user_lines(self, thread: int) -> dict[str, IntervalSet]:
+    def user_lines(self, thread: int, steps: IntervalSet) -> dict[str, IntervalSet]:
         """When a thread stayed at each line of the user's code, or in what that calls: from one of its samples to the next.
 
-        A generator or function that is written in a line is part of it.
+        A generator or function that is written in a line is part of it. A line that is only in `steps` is left from one to another.
         """
         before, after = self._successive
         places_of = [(frame.file, frame.line) for frame in self._samples.frames]
@@ -304,6 +304,8 @@ class PythonLines:
         frame = line_of[self._user_frame[self._samples.stack]]
         stays = (self._samples.thread[before] == thread) & (frame[before] != NONE)
         stays &= frame[before] == frame[after]
+        begun, ended = places(steps.start, self.time_ps, right=True), places(steps.end, self.time_ps)
+        stays &= (begun[before] == begun[after]) | is_in(frame[before], unique_ids(frame[begun == ended]))
         numbers, place = unique_inverse(frame[before[stays]])
         since, until = self.time_ps[before[stays]], self.time_ps[after[stays]]
         return {
