@@ -349,7 +349,9 @@ def _of_python(
     python = context.idle.python.get(host)
     if python is None or not python.is_sampled:
         return {}
-    not_among = not_among - {clocks.of_python(python.lines.threads[each]) for each in _given(context, host, python)}
+    not_among = not_among - {
+        clocks.of_python(python.lines.threads[each]) for each in _given(context, host, python)
+    }
     others = [number for number, _ in python.lines.started_by_python if number != python.caller]
     places = {each: clocks.of_python(python.lines.threads[each]) for each in others}
     without = {*not_among, NONE}

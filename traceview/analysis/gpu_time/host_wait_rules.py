@@ -452,8 +452,10 @@ CHECKPOINT_STALL: Final = Rule(
     meaning="Variables are saved or restored inside the window, and training waits for it.",
     starts_at=(
         "{limit} of the GPU time idle for SaveV2, RestoreV2 and similar ops on the launching thread or in the graph that it "
-        "runs, and for the Python between the same two step markers"
+        "runs, for the Python between the same two step markers, and for what is traced between a restore and the next marker. "
+        "If that is {traced_ratio} of it, a model was loaded"
     ),
+    limits={"traced_ratio": 0.1},
     action="Save less often: `if step % 1000 == 0: checkpoint.save(path)`, or `save_freq` of Keras' `ModelCheckpoint`.",
     advice=(
         "In custom loops over `tf.Variable`, `tf.train.CheckpointOptions(enable_async=True)` saves in the background; with "

@@ -419,10 +419,6 @@ def _count(context: Context, ops: EagerOps, where: str) -> Evidence:
 # Checkpoints
 
 
-_TRACED_RATIO: Final = 0.1
-"""Of the time for restored variables: what is traced of them, where a whole model is made anew. A choice of ours."""
-
-
 def checkpoints(waits: Waits) -> Finding | None:
     """Saves and what restores variables, whichever takes longer."""
     trace, window = waits.context.trace, waits.context.selection.windows[waits.host]
@@ -434,7 +430,11 @@ def checkpoints(waits: Waits) -> Finding | None:
     key = "restored" if 2 * length_ps[restores].sum() > length_ps.sum() else ""
     traced = waits.context.idle.gaps[waits.device].spans_with(Cause.COMPILE)
     own = waits.context.ledger.spans_of((waits.device,), waits.rows)
-    if key and intersection(traced, own).length >= _TRACED_RATIO * own.length:
+    if (
+        key
+        and intersection(traced, own).length
+        >= rules.CHECKPOINT_STALL.limits["traced_ratio"] * own.length
+    ):
         key = "built"
     arguments = line_argument(waits.python(State.CHECKPOINT))
     return waits.finding(rules.CHECKPOINT_STALL, arguments=arguments, title=key, action=key)

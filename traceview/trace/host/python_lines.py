@@ -257,7 +257,10 @@ class PythonLines:
 
     def own_work(self, thread: int, start_ps: Int64Array, end_ps: Int64Array) -> Int64Array:
         """How much of each of some spans, in time order and apart, a thread needs for itself: its processor time, if it used it in these."""
-        bounds, covered = np.ravel((start_ps, end_ps), "F"), np.repeat(np.cumsum(end_ps - start_ps), 2)
+        bounds, covered = (
+            np.ravel((start_ps, end_ps), "F"),
+            np.repeat(np.cumsum(end_ps - start_ps), 2),
+        )
         covered[::2] -= end_ps - start_ps
         used_ps, rounds = self._used_by_round(thread), self.rounds_ps
         inside = np.diff(np.interp(rounds, bounds, covered)) if start_ps.size else used_ps
@@ -304,8 +307,13 @@ class PythonLines:
         frame = line_of[self._user_frame[self._samples.stack]]
         stays = (self._samples.thread[before] == thread) & (frame[before] != NONE)
         stays &= frame[before] == frame[after]
-        begun, ended = places(steps.start, self.time_ps, right=True), places(steps.end, self.time_ps)
-        stays &= (begun[before] == begun[after]) | is_in(frame[before], unique_ids(frame[begun == ended]))
+        begun, ended = (
+            places(steps.start, self.time_ps, right=True),
+            places(steps.end, self.time_ps),
+        )
+        stays &= (begun[before] == begun[after]) | is_in(
+            frame[before], unique_ids(frame[begun == ended])
+        )
         numbers, place = unique_inverse(frame[before[stays]])
         since, until = self.time_ps[before[stays]], self.time_ps[after[stays]]
         return {
