@@ -209,9 +209,8 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         most = ran / np.maximum(self._ran_alone, 1.0)
         lost = np.where(self._ran_alone > 0, np.minimum(owed, most), 0.0) * self._span
         # Who sleeps meanwhile wants no core.
-        bounds, covered = np.ravel((start, end), "F"), np.repeat(np.cumsum(end - start), 2)
-        covered[::2] -= end - start
-        in_spans = np.diff(np.interp(self.clocks.time_ps, bounds, covered)) if start.size else lost
+        times = self.clocks.time_ps
+        in_spans = union(start, end).within(times[:-1], times[1:])
         lost *= np.minimum(1.0, self._wanted / np.maximum(in_spans, 1.0))
         until = np.append(0, np.cumsum(lost.astype(np.int64)))
         before, after = np.interp((start, end), self.clocks.time_ps, until).astype(np.int64)

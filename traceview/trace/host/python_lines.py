@@ -257,14 +257,9 @@ class PythonLines:
 
     def own_work(self, thread: int, start_ps: Int64Array, end_ps: Int64Array) -> Int64Array:
         """How much of each of some spans, in time order and apart, a thread needs for itself: its processor time, if it used it in these."""
-        bounds, covered = (
-            np.ravel((start_ps, end_ps), "F"),
-            np.repeat(np.cumsum(end_ps - start_ps), 2),
-        )
-        covered[::2] -= end_ps - start_ps
         used_ps, rounds = self._used_by_round(thread), self.rounds_ps
-        inside = np.diff(np.interp(rounds, bounds, covered)) if start_ps.size else used_ps
-        part = np.minimum(used_ps / np.maximum(inside, 1.0), 1.0) * np.diff(rounds)
+        inside = union(start_ps, end_ps).within(rounds[:-1], rounds[1:])
+        part = np.minimum(used_ps / np.maximum(inside, 1), 1.0) * np.diff(rounds)
         until = np.append(0, np.cumsum(part.astype(np.int64)))
         begun, ended = np.interp((start_ps, end_ps), rounds, until).astype(np.int64)
         result: Int64Array = np.minimum(ended - begun, end_ps - start_ps)
