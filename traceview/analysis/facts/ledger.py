@@ -95,7 +95,6 @@ from traceview.ledger.build import (
     cut_at_spans,
     is_among,
     is_side_work,
-    recast_ends,
     recast_rows,
 )
 from traceview.ledger.columns import IDLE, By, Columns
@@ -362,25 +361,23 @@ def _recast_held_by_threads(draft: Draft) -> None:
         draft.recast(thread.awaited, (State.PYTHON, State.BETWEEN, State.UNKNOWN), state, by)
         draft.recast(thread.given, IN_A_GRAPH, state, by)
         if covered_ps(intersection(waits, thread.kept), draft.window) >= least_ps:
-            _recast_kept(draft, draft.python, thread.kept, by)
+            waiting = draft.idle_in((*_LOCKED, State.BETWEEN))
+            draft.columns, rows = cut_at_spans(draft.columns, thread.kept, waiting)
+            _recast_beside(draft, draft.python, rows, by)
         if thread.guests.size:
             guests = is_compute(draft.columns) & is_in(draft.columns.event, thread.guests)
-            draft.recast_rows(guests, state, by)
+            _recast_beside(draft, draft.python, np.flatnonzero(guests), by)
         if cores is not None and thread.number in cores.python:
             ran = cores.ran_by((cores.python[thread.number],))
             _recast_without_cores(draft, cores, ran, state, by)
 
 
-def _recast_kept(draft: Draft, python: HostPython, kept: IntervalSet, by: Causer) -> None:
-    """Time in which a thread keeps the lock, without what the thread of the steps would need anyhow: its own processor time."""
-    columns = draft.columns
-    waits = draft.idle_in((*_LOCKED, State.BETWEEN))
-    cut, rows = cut_at_spans(columns, kept, waits)
-    start = cut.start_ps[rows]
-    end = start + cut.duration_ps[rows]
-    length = np.zeros(cut.count, dtype=np.int64)
+def _recast_beside(draft: Draft, python: HostPython, rows: Int64Array, by: Causer) -> None:
+    """Time in which another thread keeps the lock, or the device, without what the thread of the steps would need anyhow."""
+    start, end = draft.columns.start_ps[rows], draft.columns.end_ps[rows]
+    length = np.zeros(draft.columns.count, dtype=np.int64)
     length[rows] = end - start - python.lines.own_work(python.caller, start, end)
-    draft.columns = recast_ends(cut, length, State.PYTHON_THREAD, by)
+    draft.recast_ends(length, State.PYTHON_THREAD, by)
 
 
 def _recast_without_cores(
