@@ -915,6 +915,7 @@ PROGRAMS: Final = {
             ("retracing", "compile-in-window"),
             "mean",
             second=_PYTHON,
+            present={"python-stall": 0.05},
         ),
         Program(
             "jax_sampled_text",

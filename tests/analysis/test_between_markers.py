@@ -15,6 +15,7 @@ from traceview.analysis.rules.finding import Finding
 
 STEP_MS, PAUSE_MS, LONG_PAUSE_MS = 40, 2, 60
 GRAPH, INPUT, SAVE = "FunctionRun", "IteratorGetNext:IteratorGetNext", "SaveV2:SaveV2"
+RESTORE, TRACED = "RestoreV2:RestoreV2", "XlaCompile"
 
 
 def run_of(
@@ -46,6 +47,23 @@ def test_python_around_a_save_is_the_save(tmp_path: Path) -> None:
     )
     assert "It occurs in 2 of 8 used steps, 60.0 ms each." in found["checkpoint-stall"].explanation
     assert "callback-stall" not in found
+
+
+@pytest.mark.parametrize(
+    ("events", "title"),
+    [
+        ((RESTORE, TRACED), "15.0 of 56.2 ms (27%) to load a model and trace it anew"),
+        ((RESTORE,), "15.0 of 56.2 ms (27%) to restore variables"),
+        # What was traced before has nothing to do with it, nor has a save.
+        ((TRACED, RESTORE), "12.5 of 56.2 ms (22%) to restore variables"),
+        ((SAVE, TRACED), "12.5 of 56.2 ms (22%) for checkpoints"),
+    ],
+)
+def test_what_is_traced_of_what_was_restored_is_part_of_that(
+    events: tuple[str, ...], title: str, tmp_path: Path
+) -> None:
+    found = findings_of(tmp_path, run_of(8, events, long_after=(2, 6)))
+    assert found["checkpoint-stall"].title == f"GPU:0 waits {title}, in 2 of 8 used steps"
 
 
 def test_python_elsewhere_is_other_python(tmp_path: Path) -> None:

@@ -30,9 +30,12 @@ def found(
     is_on_gpu: bool = False,
     idents: dict[int, int] | None = None,
     load: dict[str, int] | None = None,
+    ends: int | None = None,
     **clocks: Any,
 ) -> Finding | None:
-    """The finding of one code about eight steps. `load`: what the machine did, from `/proc/stat`."""
+    """The finding of one code about eight steps. `load`: what the machine did, from `/proc/stat`. `ends`: which thread ends an
+    asynchronous op of the step, while the script calls ops.
+    """
     trace = new_trace(length_ms=1000)
     worker = trace.thread("tf_data_private", PIPELINE)
     executor, second = trace.thread("tf_Compute", EXECUTOR), trace.thread("tf_Compute", SECOND)
@@ -51,6 +54,12 @@ def found(
         step.host("replica_0/side:Add", 10, 100, thread=second)
         step.host("a part of an op", 10, 100, thread=worker_of_ops)
         step.host("TFE_DeleteTensorHandle", 50, 51, thread=script)
+        if ends is not None:
+            key, name = 700 + round(step.start_ms), "ExecutorState::ProcessAsync"
+            step.host("TFE_Py_FastPathExecute_C", 4, 6, thread=script)
+            step.host(f"{name}::Start", 2, 2.1, {"_pt": 2, "_p": key}, thread=executor)
+            by = script if ends == SCRIPT else executor
+            step.host(f"{name}::Done", 5, 5.1, {"_ct": 2, "_c": key}, thread=by)
         if is_on_gpu:
             step.kernel(0, 10, 100, launch_ms=9)
         else:
@@ -158,6 +167,19 @@ def test_a_thread_of_the_script_costs_what_it_ran(tmp_path: Path) -> None:
     assert [row.metric for row in finding.evidence] == ["computed_ratio", "python_line"]
     assert "keeps the lock" not in finding.explanation
     check_nothing_bounds_it(finding)
+
+
+def test_a_thread_that_calls_ops_is_beside_the_step_where_it_gives_what_that_waits_for(
+    tmp_path: Path,
+) -> None:
+    loads = {**LOADS, PIPELINE: (0.2, 0.0), SCRIPT: (0.8, 0.0)}
+    found_of = {
+        ends: found(tmp_path / str(ends), loads=loads, code="python-thread", ends=ends)
+        for ends in (SCRIPT, EXECUTOR)
+    }
+    # With the 3 ms for which the graph waits for it.
+    assert lost_ms(found_of[SCRIPT]) == pytest.approx(0.8 * OP_MS + 3, rel=0.1)
+    assert found_of[EXECUTOR] is None
 
 
 def test_what_the_model_would_wait_alone_is_nobodys(tmp_path: Path) -> None:

@@ -235,6 +235,31 @@ def test_what_a_line_does_is_a_finding_by_itself(
     assert ("launch" not in states) == is_one_cause
 
 
+@pytest.mark.parametrize(
+    ("also_at", "is_one_cause"),
+    [(None, False), (29, True)],
+    ids=["it is only in steps", "the steps are part of it"],
+)
+def test_a_line_in_steps_is_left_from_one_to_the_next(
+    also_at: int | None, is_one_cause: bool, tmp_path: Path
+) -> None:
+    """A sample at 12 of 30 ms, after Python for 12 ms and a graph for 4, meets the line in each step; between them nothing is known."""
+
+    def play(step: Step) -> None:
+        step.host("FunctionRun", 12, 17)
+        step.kernel(0, 16, 25, launch_ms=15.9)
+
+    trace = new_trace(length_ms=300)
+    samples: list[Sample] = []
+    for step in marked_steps(trace, period_ms=30, marker_ms=28):
+        play(step)
+        begin_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
+        rounds = [11, *([also_at] if also_at else [])]
+        samples += [(begin_ns + at * 1_000_000, 0, (NUMPY, WORK)) for at in rounds]
+    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS)})
+    assert ("launch" not in states_of(traceview.analyze(tmp_path))) == is_one_cause
+
+
 ASKED: Line = ("train.py", "<genexpr>", 4, True)
 SAVE, EVALUATES = ("SaveV2:SaveV2",), ("IteratorGetNext:IteratorGetNext", "FunctionRun")
 

@@ -81,3 +81,17 @@ def test_where_no_frame_is_open_no_python_ran(tmp_path: Path) -> None:
     """Frames were recorded, at the end of the step; while the device waits there is none."""
     found = finding(tmp_path, ("$train.py:9 augmented", 40, 50))
     assert found.code == "between-calls"
+
+
+@pytest.mark.parametrize(("python_ms", "severity"), [(0.24, "info"), (0.26, "warning")])
+def test_what_any_step_takes_in_python_is_a_guess(
+    python_ms: float, severity: str, tmp_path: Path
+) -> None:
+    """Steps of 2 ms."""
+    trace = new_trace()
+    for step in marked_steps(trace, period_ms=2, marker_ms=2):
+        step.host("$train.py:9 drawn", 0, python_ms)
+        step.host("PjitFunction(step)", python_ms, python_ms + 0.01)
+        step.kernel(0, python_ms, 2, launch_ms=python_ms)
+    (found,) = (row for row in analyzed(tmp_path, trace).findings if row.loss)
+    assert (found.code, found.severity) == ("python-stall", severity)

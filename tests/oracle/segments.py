@@ -289,8 +289,12 @@ class Ledger:
         own = [event for event in host.events[host.caller] if event.name == "FunctionRun"]
         asks = [event.start for event in every if kind_of(event.name) in ("input", "async_input")]
         asks += [event.start for event in host.async_requests()]
-        saved = [
-            event.start for event in host.events[host.caller] if kind_of(event.name) == "checkpoint"
+        checkpoints = [e for e in host.events[host.caller] if kind_of(e.name) == "checkpoint"]
+        saved = [event.start for event in checkpoints]
+        restored = [
+            (event.start, min(start for start, _ in markers if start >= event.start))
+            for event in checkpoints
+            if "Restore" in event.name and event.start < markers[-1][0]
         ]
         ends = [event.end for event in [*own, *host.ends_of_input(host.caller)]]
         ends += [a.event.end for device in answer.devices for a in device.of_class("compute")]
@@ -307,6 +311,7 @@ class Ledger:
             among = [state for state in STATES if state != "no_work"]
             self._recast(device, Cover(evaluated), among, "evaluation")
             self._recast(device, Cover(saves), ("between",), "checkpoint")
+            self._recast(device, Cover(restored), ("compile",), "checkpoint")
 
     def _dispatch(self, host: HostCauses, answer: HostAnswer) -> None:
         """What keeps back a copy that the host waits for is that wait, and so is what it does later because of one.

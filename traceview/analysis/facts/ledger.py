@@ -4,7 +4,7 @@ In this order:
 
     side work    its share of the instants that ops of the model have, where the ops that run take all cores
     evaluation   all that devices of a host do while it evaluates between step markers
-    checkpoint   Python between steps, between markers between which the host saves
+    checkpoint   Python between steps, between markers between which the host saves; what is traced of what was restored
     framework    Python while the thread of the steps is in a call of the framework: it traces or compiles, or, in a step, it
                  dispatches
     small ops    the time of ops and kernels so short that dispatch is what they cost, where a step runs many of them
@@ -83,6 +83,7 @@ from traceview.base.intervals import (
     IntervalSet,
     difference,
     nesting,
+    places,
     union,
 )
 from traceview.base.sweeping import made_of_each
@@ -115,8 +116,9 @@ _GRAPH: Final = (b"FunctionRun",)
 _INPUT: Final = (HostNameKind.INPUT, HostNameKind.ASYNC_INPUT)
 
 
-def between_markers(trace: Trace, states: HostStates, host: int) -> tuple[IntervalSet, IntervalSet]:
-    """When the caller of one host evaluates between explicit markers, and between which of them it saves or restores.
+def between_markers(trace: Trace, states: HostStates, host: int) -> tuple[IntervalSet, ...]:
+    """When the caller of one host evaluates between explicit markers, between which of them it saves or restores, and from
+    when it has restored to the next marker.
 
     It evaluates where it calls a graph between two markers and asks for input there or in that graph. The evaluation ends
     with the last such call, its iterator, or what the devices compute after it; what follows, such as the beginning of an epoch,
@@ -125,11 +127,15 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> tuple[Interv
     markers = states.markers
     start, end = markers.end[:-1], markers.start[1:]
     if not start.size:
-        return NEVER, NEVER
+        return NEVER, NEVER, NEVER
     rows, columns = states.rows_of_thread(states.caller), trace.host_columns
     kind = states.kind_of(rows)
     graphs = rows[trace.names.matching(columns.name[rows], _GRAPH)]
-    saves = _holds(start, end, columns.start_ps[rows[kind == HostNameKind.CHECKPOINT]])
+    saved = rows[kind == HostNameKind.CHECKPOINT]
+    saves = _holds(start, end, columns.start_ps[saved])
+    restored = columns.start_ps[saved[trace.names.where(columns.name[saved], is_restore)]]
+    restored = restored[restored < markers.start[-1]]
+    following = markers.start[places(markers.start, restored)]
     evaluates = _holds(start, end, columns.start_ps[graphs])
     if evaluates.any():
         of_model = states.rows_of_model
@@ -145,7 +151,12 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> tuple[Interv
         ends = np.sort(np.concatenate((columns.end_ps[ended], events.end_ps[kernels])))
         last = ends[np.searchsorted(ends, until, side="right") - 1]
         until = np.where((last > begin) & (last <= until), last, until)
-    return union(begin, until), union(start[saves], end[saves])
+    return union(begin, until), union(start[saves], end[saves]), union(restored, following)
+
+
+def is_restore(name: bytes) -> bool:
+    """Whether an event of a checkpoint restores variables."""
+    return b"Restore" in name
 
 
 def _holds(start: Int64Array, end: Int64Array, moments: Int64Array) -> BoolArray:
@@ -183,9 +194,10 @@ def ledger_of(context: Run) -> Ledger:
         callbacks = {host: _callbacks(trace, host) if has_callbacks else [] for host in idle.states}
         for draft in drafts:
             _share_with_side_work(draft)
-            evaluates, saves = between[draft.host]
+            evaluates, saves, restored = between[draft.host]
             draft.recast(evaluates, EVERY, State.EVALUATION)
             draft.recast(saves, (State.BETWEEN,), State.CHECKPOINT)
+            draft.recast(restored, (State.COMPILE,), State.CHECKPOINT)
             _recast_python(draft)
             recast_dispatch(draft)
             # While a program of XLA calls Python its device waits for that, whatever Python calls in turn.
@@ -349,13 +361,23 @@ def _recast_held_by_threads(draft: Draft) -> None:
         draft.recast(thread.awaited, (State.PYTHON, State.BETWEEN, State.UNKNOWN), state, by)
         draft.recast(thread.given, IN_A_GRAPH, state, by)
         if covered_ps(intersection(waits, thread.kept), draft.window) >= least_ps:
-            draft.recast(thread.kept, (*_LOCKED, State.BETWEEN), state, by)
+            waiting = draft.idle_in((*_LOCKED, State.BETWEEN))
+            draft.columns, rows = cut_at_spans(draft.columns, thread.kept, waiting)
+            _recast_beside(draft, draft.python, rows, by)
         if thread.guests.size:
             guests = is_compute(draft.columns) & is_in(draft.columns.event, thread.guests)
-            draft.recast_rows(guests, state, by)
+            _recast_beside(draft, draft.python, np.flatnonzero(guests), by)
         if cores is not None and thread.number in cores.python:
             ran = cores.ran_by((cores.python[thread.number],))
             _recast_without_cores(draft, cores, ran, state, by)
+
+
+def _recast_beside(draft: Draft, python: HostPython, rows: Int64Array, by: Causer) -> None:
+    """Time in which another thread keeps the lock, or the device, without what the thread of the steps would need anyhow."""
+    start, end = draft.columns.start_ps[rows], draft.columns.end_ps[rows]
+    length = np.zeros(draft.columns.count, dtype=np.int64)
+    length[rows] = end - start - python.lines.own_work(python.caller, start, end)
+    draft.recast_ends(length, State.PYTHON_THREAD, by)
 
 
 def _recast_without_cores(
@@ -388,11 +410,11 @@ def _recast_without_cores(
 _PURPOSES: Final = (State.EVALUATION, State.CHECKPOINT)
 """What a line calls the framework for: what it traces, converts and reads meanwhile belongs to that."""
 
-_MAIN: Final = (State.SYNC, State.PYTHON, State.BETWEEN, State.PYTHON_THREAD)
+_MAIN: Final = (State.SYNC, State.PYTHON, State.BETWEEN)
 """Other states that say what a line does; dispatch is what every line that calls the framework costs."""
 
 _AT_A_LINE: Final = (
-    *(*_PURPOSES, *_MAIN, State.COMPILE),
+    *(*_PURPOSES, *_MAIN, State.PYTHON_THREAD, State.COMPILE),
     *(State.INPUT, State.HOST_OPS, State.LAUNCH, State.LATENCY, State.UNKNOWN, State.H2D),
 )
 """What a device may be idle for because of the line that the thread of the steps is at."""
@@ -418,7 +440,7 @@ def _recast_lines(draft: Draft) -> None:
     if python is None or not python.is_sampled:
         return
     least_ps = _LEAST_AT_A_LINE * draft.window.length_ps
-    for line, spans in python.lines.user_lines(python.caller).items():
+    for line, spans in python.lines.user_lines(python.caller, draft.states.markers).items():
         if covered_ps(spans, draft.window) < least_ps:
             continue
         at_line = draft.idle_in(_AT_A_LINE) & ~_follows_wait(draft.columns)
@@ -430,10 +452,6 @@ def _recast_lines(draft: Draft) -> None:
         if main is None:
             continue
         by = draft.by_line(line)
-        if main == State.PYTHON_THREAD:
-            own = rows[cut.state[rows] == main]
-            longest = int(own[cut.duration_ps[own].argmax()])
-            by = By(int(cut.by_kind[longest])), int(cut.by[longest])
         draft.columns = recast_rows(cut, rows[cut.activity[rows] == IDLE], main, by)
 
 

@@ -209,9 +209,8 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         most = ran / np.maximum(self._ran_alone, 1.0)
         lost = np.where(self._ran_alone > 0, np.minimum(owed, most), 0.0) * self._span
         # Who sleeps meanwhile wants no core.
-        bounds, covered = np.ravel((start, end), "F"), np.repeat(np.cumsum(end - start), 2)
-        covered[::2] -= end - start
-        in_spans = np.diff(np.interp(self.clocks.time_ps, bounds, covered)) if start.size else lost
+        times = self.clocks.time_ps
+        in_spans = union(start, end).within(times[:-1], times[1:])
         lost *= np.minimum(1.0, self._wanted / np.maximum(in_spans, 1.0))
         until = np.append(0, np.cumsum(lost.astype(np.int64)))
         before, after = np.interp((start, end), self.clocks.time_ps, until).astype(np.int64)
@@ -342,10 +341,16 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
 def _of_python(
     context: Run, host: int, clocks: ThreadClocks, not_among: set[int]
 ) -> dict[int, int]:
-    """The places of the threads of the script in Python, by their numbers, but of the thread that runs the steps."""
+    """The places of the threads of the script in Python, by their numbers, but of the thread that runs the steps.
+
+    What calls the framework works for the model, but for one that gives graphs of the step what they wait for.
+    """
     python = context.idle.python.get(host)
     if python is None or not python.is_sampled:
         return {}
+    not_among = not_among - {
+        clocks.of_python(python.lines.threads[each]) for each in _given(context, host, python)
+    }
     others = [number for number, _ in python.lines.started_by_python if number != python.caller]
     places = {each: clocks.of_python(python.lines.threads[each]) for each in others}
     without = {*not_among, NONE}

@@ -10,6 +10,7 @@ import numpy as np
 
 from traceview.analysis.facts.detours import TRANSFER, copied_results, detour_rows
 from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS, ends_of_conditions, rows_of_keys
+from traceview.analysis.facts.ledger import is_restore
 from traceview.analysis.facts.python import PythonShare
 from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.facts.threads import threads_at_work
@@ -34,6 +35,7 @@ from traceview.analysis.measures.op_work import line_of_rows
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import (
     LIMIT,
+    Rule,
     is_of_jax,
     loss_of_host,
     lost_argument,
@@ -423,9 +425,17 @@ def checkpoints(waits: Waits) -> Finding | None:
     events = trace.host_columns
     rows = trace.named_on(waits.host, lambda name: host_name_kind(name) == HostNameKind.CHECKPOINT)
     rows = rows[rows_in(events.start_ps[rows], events.end_ps[rows], window)]
-    restores = trace.names.where(events.name[rows], lambda name: b"Restore" in name)
+    restores = trace.names.where(events.name[rows], is_restore)
     length_ps = events.end_ps[rows] - events.start_ps[rows]
     key = "restored" if 2 * length_ps[restores].sum() > length_ps.sum() else ""
+    traced = waits.context.idle.gaps[waits.device].spans_with(Cause.COMPILE)
+    own = waits.context.ledger.spans_of((waits.device,), waits.rows)
+    if (
+        key
+        and intersection(traced, own).length
+        >= rules.CHECKPOINT_STALL.limits["traced_ratio"] * own.length
+    ):
+        key = "built"
     arguments = line_argument(waits.python(State.CHECKPOINT))
     return waits.finding(rules.CHECKPOINT_STALL, arguments=arguments, title=key, action=key)
 
@@ -462,6 +472,11 @@ def _numpy_key(python: PythonShare | None) -> str:
     return "numpy" if python is not None and (python.inner or "").startswith(_NUMPY) else ""
 
 
+def _short(waits: Waits, rule: Rule) -> str:
+    """The key of why a finding is unsure that any loop has."""
+    return "short" if waits.loss.mean_ps < rule.limits["short_ps"] else ""
+
+
 def python_in_step(waits: Waits) -> Finding | None:
     """Python on the thread of the steps, as samples or frames show it."""
     python = waits.python(State.PYTHON)
@@ -475,7 +490,7 @@ def python_in_step(waits: Waits) -> Finding | None:
         action=instead or _numpy_key(python),
         notes=(instead,),
         # A pause inside a call of the framework is what that call takes.
-        unsure="native" if instead == "native" else "",
+        unsure="native" if instead == "native" else _short(waits, rules.PYTHON_STALL),
     )
 
 
@@ -525,7 +540,7 @@ def between_steps(waits: Waits) -> Finding | None:
         title=key if key in rules.CALLBACK_STALL.titles else "",
         action="indices" if ops is not None and _INDEXES in ops[0].types else key,
         notes=(key,),
-        unsure="short" if waits.loss.mean_ps < rules.CALLBACK_STALL.limits["short_ps"] else "",
+        unsure=_short(waits, rules.CALLBACK_STALL),
     )
 
 

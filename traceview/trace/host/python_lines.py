@@ -255,6 +255,16 @@ class PythonLines:
         result[inside] = used_ps[of] * part / np.where(is_late, late_of_span, all_of_span)
         return result
 
+    def own_work(self, thread: int, start_ps: Int64Array, end_ps: Int64Array) -> Int64Array:
+        """How much of each of some spans, in time order and apart, a thread needs for itself: its processor time, if it used it in these."""
+        used_ps, rounds = self._used_by_round(thread), self.rounds_ps
+        inside = union(start_ps, end_ps).within(rounds[:-1], rounds[1:])
+        part = np.minimum(used_ps / np.maximum(inside, 1), 1.0) * np.diff(rounds)
+        until = np.append(0, np.cumsum(part.astype(np.int64)))
+        begun, ended = np.interp((start_ps, end_ps), rounds, until).astype(np.int64)
+        result: Int64Array = np.minimum(ended - begun, end_ps - start_ps)
+        return result
+
     def off_core(self, thread: int) -> IntervalSet:
         """When a thread used less than half of a core: between two rounds. Nothing is said of rounds that do not know that."""
         rows = self._rows_of(thread)
@@ -280,10 +290,10 @@ class PythonLines:
         used = rows[(used_ps > 0) & (used_ps >= _AT_REST_RATIO * self._passed_ps[rows])]
         return union(self.previous_ps[used], self.time_ps[used])
 
-    def user_lines(self, thread: int) -> dict[str, IntervalSet]:
+    def user_lines(self, thread: int, steps: IntervalSet) -> dict[str, IntervalSet]:
         """When a thread stayed at each line of the user's code, or in what that calls: from one of its samples to the next.
 
-        A generator or function that is written in a line is part of it.
+        A generator or function that is written in a line is part of it. A line that is only in `steps` is left from one to another.
         """
         before, after = self._successive
         places_of = [(frame.file, frame.line) for frame in self._samples.frames]
@@ -292,6 +302,13 @@ class PythonLines:
         frame = line_of[self._user_frame[self._samples.stack]]
         stays = (self._samples.thread[before] == thread) & (frame[before] != NONE)
         stays &= frame[before] == frame[after]
+        begun, ended = (
+            places(steps.start, self.time_ps, right=True),
+            places(steps.end, self.time_ps),
+        )
+        stays &= (begun[before] == begun[after]) | is_in(
+            frame[before], unique_ids(frame[begun == ended])
+        )
         numbers, place = unique_inverse(frame[before[stays]])
         since, until = self.time_ps[before[stays]], self.time_ps[after[stays]]
         return {
