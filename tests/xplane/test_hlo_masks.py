@@ -260,3 +260,48 @@ def test_wrong_numbers_are_not_told_or_damage(module: ModuleWriter) -> None:
         wrong[rng.randrange(len(wrong))] = rng.choice((0, 1, 9, 127, 255, rng.randrange(256)))
         with suppress(DamageError):
             read_instructions(Program(b"jit_f(1)", bytes(wrong), 0), names)
+
+
+def of_examples(*, reads: str = "", adds: str = "add", size: int = 8) -> ModuleWriter:
+    """The gradients of 64 examples for `size` x 4 weights, 8 x 4 of each, their mean, and the weights that it gives.
+
+    `reads`: what else reads them. `adds`: how they become one.
+    """
+    module = ModuleWriter()
+    weights = module.add("weights", "parameter", shape=(size, 4))
+    back, rows = (module.add(name, "parameter", shape=(64, 8)) for name in ("back", "rows"))
+    left, right = (
+        module.add(name, "broadcast", of, shape=(64, 8, 4), scope=BACK + "dot_general")
+        for name, of in (("left", back), ("right", rows))
+    )
+    slopes = module.add(
+        "slopes", "multiply", left, right, shape=(64, 8, 4), scope=BACK + "dot_general"
+    )
+    module.add("one", "parameter", computation=7)
+    module.add("joined", adds, module.last().id, computation=7)
+    mean = module.add("mean", "reduce", slopes, calls=(7,), shape=(8, 4), scope="jit(f)/reduce_sum")
+    if reads:
+        module.add("read", reads, slopes, slopes, shape=(64, 8, 4), scope="jit(f)/square")
+    changed = module.add("changed", "subtract", weights, mean, shape=(size, 4), scope="jit(f)/sub")
+    module.computation().root_id = changed
+    return module
+
+
+@pytest.mark.parametrize(
+    ("options", "is_needless", "updates"),
+    [
+        ({}, True, {"changed"}),
+        ({"adds": "maximum"}, False, {"changed"}),
+        ({"reads": "multiply"}, False, {"changed"}),
+        # No larger than the weights.
+        ({"size": 8 * 64}, False, {"mean", "changed"}),
+    ],
+)
+def test_gradients_of_examples_of_which_only_the_sum_is_read_are_one_product(
+    options: dict[str, str], is_needless: bool, updates: set[str]
+) -> None:
+    module = of_examples(**options)  # type: ignore[arg-type]
+    expected = dict.fromkeys(("left", "right", "slopes", "mean"), 0.0)
+    assert needs(module, "examples") == (expected if is_needless else {})
+    found = read(module.message)
+    assert {name for name, each in found.items() if each.is_update} == updates
