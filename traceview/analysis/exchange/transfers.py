@@ -17,7 +17,7 @@ from traceview.analysis.exchange.collective_sums import rate_of, reduction_rows
 from traceview.analysis.facts.detours import detour_rows
 from traceview.analysis.facts.ledger import through_host
 from traceview.analysis.facts.selection import rows_in
-from traceview.analysis.measures.context import Analysis, Context, View, has_time
+from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.device_report import COPIES, ActivityTime, in_windows
 from traceview.analysis.measures.op_work import line_of
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
@@ -513,7 +513,6 @@ ANALYSIS: Final = Analysis[Transfers](
     "transfers",
     compute=compute,
     rules=(H2D_EXPOSED, D2D_COPIES, D2H_COPIES),
-    leads=has_time(*H2D_EXPOSED.states, *D2D_COPIES.states, *D2H_COPIES.states),
     diagnose=_diagnose,
     if_absent=_diagnose_cpus,
     sections=(transfers_section,),

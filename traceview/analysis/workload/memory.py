@@ -585,7 +585,6 @@ ANALYSIS: Final = Analysis[Memory](
     "memory",
     compute=compute,
     rules=(NEAR_LIMIT, GROWING, HEADROOM),
-    leads=lambda context: bool(context.trace.once(allocators)),
     diagnose=diagnose,
     sections=(section,),
     table=memory_table,
