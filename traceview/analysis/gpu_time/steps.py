@@ -308,10 +308,9 @@ def _bound_notes(result: Steps) -> Iterator[str]:
         yield UNSURE
     if result.basis in _BASES and result.method != "period":
         yield _BASES[result.basis]
-    calls, function = result.steps_per_call or 1, result.loop_function
-    if calls > 1 or function is not None:
+    most, function = result.steps_per_call, result.loop_function
+    if (most or 1) > 1 or function is not None:
         # Another loop may run inside that of the training.
-        most = calls if calls > 1 else result.loop_iterations
         of = f" of {shortened(function, _WIDEST_NAME)}" if function is not None else ""
         yield (
             f"One step here is one call{of} that runs {f'up to {most}' if most else 'several'} training steps in its "
