@@ -24,7 +24,7 @@ from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import line_of_rows, needless
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Argument, Line, Number, Rate, Time
+from traceview.analysis.rules.words import Argument, Line, Number, Quantity
 from traceview.base.ids import is_in, labels, unique_ids
 from traceview.base.intervals import BoolArray
 from traceview.base.text import lazy_pattern
@@ -252,7 +252,7 @@ def _small(context: Context, keys: BoolArray) -> tuple[Finding | None, BoolArray
     notes = ["norm"] if is_of_norm else []
     if keys.any():
         notes.append("keys")
-        arguments["keys"] = Time(context.ledger.loss(keys).mean_ps)
+        arguments["keys"] = Quantity(context.ledger.loss(keys).mean_ps, "ps")
     finding = SMALL.of_rows(
         context,
         of_small,
@@ -293,7 +293,7 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
     if result.count_per_step:
         arguments["calls"] = Number(result.count_per_step, "collective")
     if result.bus_bytes_per_second is not None:
-        arguments["sent"] = Rate(result.bus_bytes_per_second)
+        arguments["sent"] = Quantity(result.bus_bytes_per_second, "bytes_per_second")
     evidence = {
         "collective_count": result.count_per_step,
         "bus_bytes_per_second": result.bus_bytes_per_second,

@@ -22,7 +22,7 @@ from traceview.analysis.measures.device_report import COPIES, ActivityTime, in_w
 from traceview.analysis.measures.op_work import label_ps, line_of
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import LIMIT, Rule
-from traceview.analysis.rules.words import Argument, Line, Names, Ops, Part
+from traceview.analysis.rules.words import Argument, Line, Names, Ops, Quantity
 from traceview.base.ids import groups_of, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import (
@@ -378,7 +378,7 @@ def _finding(
             **({} if op is None else {"ops": Ops((split_op(op)[0],))}),
             **({"function": Names((function,), "function")} if function else {}),
             **({"line": Line(line)} if line else {}),
-            **{name: Part(share) for name, share in shares.items()},
+            **{name: Quantity(share, "ratio") for name, share in shares.items()},
         },
         evidence=[
             *(Evidence(f"{name}_ratio", shares[name], None, "") for name in shares if name == key),

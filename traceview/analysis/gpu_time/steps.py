@@ -27,7 +27,7 @@ from traceview.analysis.measures.step_report import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule, finding_loss
-from traceview.analysis.rules.words import Argument, Number, Ordinal, Slower, StateName
+from traceview.analysis.rules.words import Argument, Number, Quantity, Slower, StateName
 from traceview.base.text import enumerated
 from traceview.document import columns, numbers
 from traceview.document import model as doc
@@ -246,7 +246,7 @@ def _arguments(result: Steps, slow: SlowSteps, state: State, worst: int) -> dict
         "usual": Number(min(usual_ps, key=lambda number: abs(usual_ps[number] - slow.usual_ps))),
     }
     if slow.period:
-        arguments["period"] = Ordinal(slow.period)
+        arguments["period"] = Quantity(slow.period, "place")
     return arguments
 
 
