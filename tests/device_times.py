@@ -6,7 +6,6 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from traceview.analysis.exchange.collective_sums import CollectiveResult, DeviceCollectives
 from traceview.analysis.measures.device_report import COPIES, ActivityTime, DeviceTimeRow
 from traceview.xplane.planes import CLASS_KEYS
 
@@ -27,13 +26,3 @@ def flat_times(row: DeviceTimeRow) -> dict[str, Any]:
         "memset_count": of["memset"]["count"],
         **{f"{key}_bytes": of[key]["bytes"] for key in COPIES},
     }
-
-
-def flat_collectives(result: CollectiveResult) -> dict[str, Any]:
-    """The result with each number of devices by their keys; per step without the devices that have none."""
-    values: dict[str, Any] = to_builtins(result)
-    rows = values.pop("devices")
-    for field in DeviceCollectives.__struct_fields__[3:]:
-        by_device = {row["device"]: row[field] for row in rows if row[field] is not None}
-        values[field] = by_device or (None if "per_step" in field else {})
-    return values

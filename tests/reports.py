@@ -21,7 +21,7 @@ from traceview.analysis.measures.step_report import StepDevice, StepRow
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
 from traceview.analysis.rules.rule import rendered
-from traceview.analysis.rules.words import Among, Number
+from traceview.analysis.rules.words import Number
 from traceview.document.figures import Lanes, UtilizationStrip
 from traceview.report.model import Report
 from traceview.report.saved import load_report
@@ -124,7 +124,7 @@ def finding(**changes: Any) -> Finding:
     } | changes
     rule = RULES[parts["code"]]
     if rule.code == "unused-gpu" and "arguments" not in parts:
-        parts |= {"sentences": ("several",), "arguments": {"unused": Among(4, 6, "GPU")}}
+        parts |= {"sentences": ("several",), "arguments": {"unused": Number(4, "GPU", 6)}}
     names = re.findall(r"\{(\w+)", repr(replace(rule, starts_at="")))
     known = {name: Number(2) for name in sorted(set(names))}
     parts["arguments"] = known | parts.get("arguments", {})

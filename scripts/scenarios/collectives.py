@@ -123,8 +123,6 @@ def layer_collectives() -> Scenario:
             "matched_by": "keys",
             "transfer_ps": ms(36),
             "transfer_per_step_ps": ms(9),
-            "wait_ps": _for(2, 0),
-            "exposed_ps": _for(2, 36),
         },
         ["small-collectives"],
     )
@@ -142,8 +140,6 @@ def overlapped_collectives() -> Scenario:
         {
             "count": 4,
             "transfer_ps": ms(48),
-            "wait_ps": _for(4, 0),
-            "exposed_ps": _for(4, 0),
             "overlap_ratio": 1.0,
         },
     )
@@ -165,8 +161,6 @@ def mixed_collectives() -> Scenario:
             "matched_by": "keys",
             "transfer_ps": ms(48),
             "transfer_per_step_ps": ms(12),
-            "exposed_ps": _for(2, 12),
-            "communication_per_step_ps": _for(2, 3),
             "overlap_ratio": 0.75,
             "bus_bytes_per_second": 800_000_000_000 // 48,
         },
@@ -189,12 +183,7 @@ def late_by_turns() -> Scenario:
         {
             "count": 4,
             "transfer_ps": ms(8),
-            "wait_ps": _for(4, 18),
-            "exposed_ps": _for(4, 26),
-            "communication_ps": _for(4, 8),
-            "communication_per_step_ps": _for(4, 2),
-            "device_wait_per_step_ps": _for(4, 4.5),
-            "last_count": {f"GPU:{ordinal}": 1 for ordinal in range(4)},
+            "last_counts": {f"GPU:{ordinal}": 1 for ordinal in range(4)},
         },
         ["late-by-turns"],
     )
@@ -216,9 +205,6 @@ def pipeline_of_two() -> Scenario:
         {
             "count": 12,
             "transfer_ps": ms(12),
-            "wait_ps": {"GPU:0": ms(76), "GPU:1": ms(80)},
-            "communication_per_step_ps": _for(2, 3),
-            "device_wait_per_step_ps": {"GPU:0": ms(19), "GPU:1": ms(20)},
         },
         ["pipeline-bubble"],
     )
@@ -250,8 +236,7 @@ def cut_collectives() -> Scenario:
             "matched_by": "order",
             # Three times 2 ms, four times 4.
             "transfer_ps": ms(22),
-            "wait_ps": {"GPU:0": ms(4), "GPU:1": 0},
-            "last_count": {"GPU:0": 0, "GPU:1": 4},
+            "last_counts": {"GPU:0": 0, "GPU:1": 4},
             "overlap_ratio": 1.0,
             "bytes": None,
             "bus_bytes_per_second": None,
@@ -272,7 +257,6 @@ def rccl() -> Scenario:
             "count": 4,
             "matched_by": "order",
             "transfer_ps": ms(24),
-            "exposed_ps": _for(2, 8),
             "overlap_ratio": 0.667,
         },
     )
@@ -424,9 +408,7 @@ def collectives_of_two_hosts() -> Scenario:
             spans = [(40 + late, 46.0) for late in late_ms]
             all_reduce(step, spans, instance=100 + index, asked_ms=0.5)
         traces[host] = trace
-    waits = {
-        "host0/GPU:0": ms(16), "host0/GPU:1": ms(16), "host1/GPU:0": ms(16), "host1/GPU:1": 0
-    }  # fmt: skip
+    others = ("host0/GPU:0", "host0/GPU:1", "host1/GPU:0")
     truth: Truth = {
         "clocks": {
             "host0": {"method": "profile_start", "offset_ps": 0},
@@ -438,9 +420,7 @@ def collectives_of_two_hosts() -> Scenario:
             "matched_by": "keys",
             "incomplete_count": 0,
             "device_count": 4,
-            "wait_ps": waits,
-            "last_count": {**dict.fromkeys(waits, 0), "host1/GPU:1": 4},
-            "communication_ps": dict.fromkeys(waits, ms(8)),
+            "last_counts": {**dict.fromkeys(others, 0), "host1/GPU:1": 4},
             "bus_bytes_per_second": 75_000_000_000,
         },
         "balance": {

@@ -61,8 +61,6 @@ def eight_balanced() -> Scenario:
         collectives={
             "count": 4,
             "transfer_ps": ms(24),
-            "wait_ps": dict.fromkeys(devices, 0),
-            "exposed_ps": dict.fromkeys(devices, ms(12)),
             "overlap_ratio": 0.5,
         },
         balance={"concurrency_ratio": 1.0, "straggler": None},
@@ -90,8 +88,7 @@ def slower_gpu() -> Scenario:
         collectives={
             "count": 4,
             "transfer_ps": ms(8),
-            "wait_ps": {"GPU:0": ms(24), "GPU:1": ms(24), "GPU:2": 0, "GPU:3": ms(24)},
-            "last_count": {"GPU:0": 0, "GPU:1": 0, "GPU:2": 4, "GPU:3": 0},
+            "last_counts": {"GPU:0": 0, "GPU:1": 0, "GPU:2": 4, "GPU:3": 0},
         },
         balance={
             "straggler": {

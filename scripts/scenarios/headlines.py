@@ -188,8 +188,7 @@ def one_late_gpu() -> Scenario:
         collectives={
             "count": 8,
             "transfer_ps": ms(7.6),
-            "wait_ps": {device: 0 if device == "GPU:1" else ms(40) for device in devices},
-            "last_count": {device: 8 if device == "GPU:1" else 0 for device in devices},
+            "last_counts": {device: 8 if device == "GPU:1" else 0 for device in devices},
         },
     )
 

@@ -116,7 +116,7 @@ def sixteen_skewed_clocks() -> Scenario:
         "clocks": clocks,
         "windows": _windows(dict.fromkeys(traces, FIRST_MS), 249.9),
         "device_time": dict.fromkeys(devices, _device(249.9, 5)),
-        "collectives": {"count": 5, "last_count": dict.fromkeys(devices, 0)},
+        "collectives": {"count": 5, "last_counts": dict.fromkeys(devices, 0)},
         "findings": findings_truth([], _QUIET),
     }
     return Scenario(traces, truth)
@@ -144,7 +144,7 @@ def drifting_clock() -> Scenario:
             "host0/GPU:0": _device(549.9, 11),
             "host1/GPU:0": _device(549.925, 11),
         },
-        "collectives": {"count": 11, "last_count": {"host0/GPU:0": 0, "host1/GPU:0": 0}},
+        "collectives": {"count": 11, "last_counts": {"host0/GPU:0": 0, "host1/GPU:0": 0}},
         "findings": findings_truth([], _QUIET),
     }
     return Scenario(traces, truth)
@@ -268,7 +268,7 @@ def sixteen_hosts_of_eight() -> Scenario:
             "count": 4,
             "device_count": 127,
             "transfer_ps": ms(8),
-            "last_count": {key: 4 * (key == "host5/GPU:3") for key in rows},
+            "last_counts": {key: 4 * (key == "host5/GPU:3") for key in rows},
         },
         "balance": {
             "straggler": {

@@ -102,8 +102,6 @@ def p2p_and_nccl() -> Scenario:
         "count": 4,
         "count_per_step": 1,
         "transfer_ps": 40_000_000_000,
-        "wait_ps": {"GPU:0": 0, "GPU:1": 0},
-        "exposed_ps": {"GPU:0": 40_000_000_000, "GPU:1": 40_000_000_000},
         "overlap_ratio": 0.0,
     }
     truth = _truth(

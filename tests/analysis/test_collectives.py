@@ -167,7 +167,6 @@ def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
     report = analyzed(tmp_path, trace)
     result = result_of(report)
     assert (result.count, result.incomplete_count, result.transfer_ps) == (4, 4, 0)
-    assert [row.exposed_ps for row in result.devices] == [ms(40)]
     one = findings(report)["collective-exposed"]
     assert (one.severity, one.confidence) == ("warning", "low")
     assert one.sentences[2] == "alone"

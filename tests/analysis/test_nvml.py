@@ -26,7 +26,7 @@ from traceview.analysis.machine.load import (
 )
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.rules.words import Number, Part, Size
+from traceview.analysis.rules.words import Number, Quantity
 from traceview.document import screen as terminal
 from traceview.report.document import document_of
 from traceview.report.saved import to_json
@@ -132,7 +132,7 @@ def test_one_process_on_two_gpus_is_one(tmp_path: Path) -> None:
     _, findings = analyzed(tmp_path, *devices, trace=busy_trace(0.5, 0.5))
     finding = findings["gpu-shared"]
     assert finding.arguments["others"] == Number(1, "other process")
-    assert finding.arguments["memory"] == Size(40 * 10**9)
+    assert finding.arguments["memory"] == Quantity(40 * 10**9, "bytes")
 
 
 def test_unknown_processes_are_not_none(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_gpu_throttled(tmp_path: Path, bits: int, count: int, kind: str | None) 
         finding = findings["gpu-throttled"]
         (name,) = throttle_names(bits)
         assert finding.evidence[0].threshold == THROTTLED_RATIO
-        assert finding.arguments["ratio"] == Part(count / 30)
+        assert finding.arguments["ratio"] == Quantity(count / 30, "ratio")
         assert finding.sentences[:2] == (kind, kind)
         assert row.throttle_reasons == {name: count / 30}
         assert finding.confidence == "high"
@@ -194,7 +194,7 @@ def test_few_samples_are_little_to_go_by(tmp_path: Path) -> None:
     device = gpu(utilization=None, samples=samples, sm_clock_max_hz=1_980_000_000)
     finding = analyzed(tmp_path, device)[1]["gpu-throttled"]
     assert (finding.confidence, finding.confidence_reason) == ("low", "only 1 sample of NVML")
-    assert finding.arguments["clock"] == Part(0.5)
+    assert finding.arguments["clock"] == Quantity(0.5, "ratio")
 
 
 # What is not there, and what should not be

@@ -15,7 +15,6 @@ from msgspec import to_builtins
 
 import traceview
 from scripts.scenarios import SCENARIOS
-from tests.device_times import flat_collectives
 from traceview.analysis.registry import RULES
 from traceview.report.model import Report
 
@@ -64,7 +63,8 @@ def pipelines(report: Report) -> dict[str, Any]:
 
 def collectives(report: Report) -> dict[str, Any]:
     assert report.results.collectives is not None
-    return flat_collectives(report.results.collectives)
+    values: dict[str, Any] = to_builtins(report.results.collectives)
+    return values
 
 
 def precision(report: Report) -> dict[str, Any]:

@@ -390,7 +390,7 @@ def run_answer(
         "ops": ops,
         "op_steps": op_step_rows(ledger, answers, paths),
         "transfers": transfer_rows(answers, several),
-        "collectives": collective_answer(answers, several, ledger.met, ledger.segments),
+        "collectives": collective_answer(answers, several),
         "precision": precision_rows(ledger, several),
         "idle": idle_rows(answers, several),
         "path": paths,

@@ -6,12 +6,11 @@ spread; of fewer than three collectives none is. Parameter servers are not known
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tests.oracle.classes import Activity
-from tests.oracle.intervals import Interval, clip, length, overlaps, subtract, union
+from tests.oracle.intervals import clip, length, overlaps, subtract, union
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 from tests.oracle.steps import Step
 
@@ -142,13 +141,8 @@ def find_collectives(answers: list[HostAnswer]) -> list[Collective]:
     return collectives
 
 
-Segments = Mapping[int, Sequence[Any]]
-
-
-def collective_answer(
-    answers: list[HostAnswer], several: bool, met: Segments, segments: Segments
-) -> Row:
-    """The times of all devices together. By device: `met`, the waits that count as communication, and all `segments`."""
+def collective_answer(answers: list[HostAnswer], several: bool) -> Row:
+    """The times of all devices together."""
     collectives = find_collectives(answers)
     inside = [
         collective
@@ -156,21 +150,10 @@ def collective_answer(
         if any(overlaps(part.activity.span, part.answer.window) for part in collective.parts)
     ]
     with_devices = [answer for answer in answers if answer.activities()]
-    evaluations = {
-        device: [(one.start, one.end) for one in of_device if one.state == "evaluation"]
-        for device, of_device in segments.items()
-    }
-    return _times(with_devices, collectives, inside, several, met, evaluations)
+    return _times(with_devices, inside, several)
 
 
-def _times(
-    answers: list[HostAnswer],
-    collectives: list[Collective],
-    inside: list[Collective],
-    several: bool,
-    met: Segments,
-    evaluations: Mapping[int, list[Interval]],
-) -> Row:
+def _times(answers: list[HostAnswer], inside: list[Collective], several: bool) -> Row:
     devices = {
         device_name(device, several)["device"]: (answer, device)
         for answer in answers
@@ -180,12 +163,8 @@ def _times(
     shared = [c for c in inside if any(part.device in own for part in c.parts)]
     complete = [collective for collective in shared if collective.complete]
     numbers = {step.number for answer in answers for step in answer.steps if step.used}
-    busy = {
-        key: _busy(answer, device, collectives, answer.window, evaluations)
-        for key, (answer, device) in devices.items()
-    }
-    total = sum(times["busy"] for times in busy.values())
-    exposed = sum(times["exposed"] for times in busy.values())
+    busy = [_busy(answer, device) for answer, device in devices.values()]
+    total, exposed = sum(each for each, _ in busy), sum(alone for _, alone in busy)
     return {
         "count": len(shared),
         "incomplete_count": len(shared) - len(complete),
@@ -193,79 +172,19 @@ def _times(
         "transfer_per_step_ps": _mean(
             [sum(c.transfer for c in complete if c.number == number) for number in numbers]
         ),
-        "wait_ps": {
-            key: sum(
-                part.end - part.start - collective.transfer
-                for collective in complete
-                for part in collective.parts
-                if part.device is device
-            )
-            for key, (_, device) in devices.items()
-        },
-        "exposed_ps": {key: times["exposed"] for key, times in busy.items()},
-        "communication_ps": {
-            key: busy[key]["transfer"] + _met_in(met, device)
-            for key, (_, device) in devices.items()
-        },
-        "communication_per_step_ps": {
-            key: mean
-            for key, (answer, device) in devices.items()
-            if (
-                mean := _mean(
-                    [
-                        _busy(answer, device, collectives, (step.start, step.end), evaluations)[
-                            "transfer"
-                        ]
-                        + _met_in(met, device, step)
-                        for step in answer.steps
-                        if step.used
-                    ]
-                )
-            )
-            is not None
-        }
-        or None,
         "overlap_ratio": (total - exposed) / total if total else None,
-        "last_count": {
+        "last_counts": {
             key: sum(collective.last(own) is device for collective in complete)
             for key, (_, device) in devices.items()
         },
     }
 
 
-def _met_in(met: Segments, device: Device, step: Step | None = None) -> int:
-    """How much of the waits of a device counts as communication, in one step or in all."""
-    return sum(
-        one.end - one.start
-        for one in met.get(id(device), ())
-        if one.activity is not None and step in (None, one.step)
-    )
-
-
-def _busy(
-    answer: HostAnswer,
-    device: Device,
-    collectives: list[Collective],
-    window: Interval,
-    evaluations: Mapping[int, list[Interval]],
-) -> dict[str, int]:
-    """Time in collectives, the part that compute does not cover, and the transfers in that part outside of evaluations."""
+def _busy(answer: HostAnswer, device: Device) -> tuple[int, int]:
+    """Time in collectives, and the part that compute does not cover."""
     compute = union(a.span for a in device.of_class("compute"))
     busy = union(a.span for a in device.of_class("collective"))
-    transfers = []
-    for collective in collectives:
-        for part in collective.parts:
-            if part.device is device and part.answer is answer:
-                start, end = part.activity.span
-                begin = max(start, end - collective.transfer) if collective.complete else start
-                transfers.append((begin, end))
-    return {
-        "busy": length(clip(busy, window)),
-        "exposed": length(clip(subtract(busy, compute), window)),
-        "transfer": length(
-            clip(subtract(transfers, [*compute, *evaluations.get(id(device), ())]), window)
-        ),
-    }
+    return length(clip(busy, answer.window)), length(clip(subtract(busy, compute), answer.window))
 
 
 def _mean(values: list[int]) -> int | None:

@@ -92,8 +92,6 @@ class Ledger:
             for device in answer.devices
         }
         self.segments = dict(self.plain)
-        self.met: dict[int, list[Segment]] = {}
-        """Waits that count as communication, by device."""
         for answer in self.answers:
             self._evaluations(causes[answer.host.name], answer)
             self._dispatch(causes[answer.host.name], answer)
@@ -580,9 +578,8 @@ class Ledger:
                 if part < one.end - one.start:
                     result.append(replace(one, end=one.end - part))
                 if part:
-                    met = replace(one, start=one.end - part, state="communication", by=None)
-                    result.append(met)
-                    self.met.setdefault(id(device), []).append(met)
+                    start = one.end - part
+                    result.append(replace(one, start=start, state="communication", by=None))
             self.segments[id(device)] = result
 
     @staticmethod

@@ -245,8 +245,7 @@ def _facts(report: Report) -> dict[str, str]:
         facts["hosts"] = numbers.count(len(report.capture.hosts))
     steps = report.results.steps
     if steps is not None:
-        calls = steps.steps_per_call or steps.loop_iterations
-        facts["steps per call"] = numbers.count(calls or 1)
+        facts["steps per call"] = numbers.count(steps.steps_per_call or 1)
         facts["steps found"] = STEP_METHODS[steps.method].words
     hosts = report.results.environment.hosts if report.results.environment else ()
     of_hosts = list(map(_facts_of_host, hosts))

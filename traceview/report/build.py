@@ -51,7 +51,7 @@ def analyze(
     `trace`: a loaded trace, or a path for `load`. `window`: the time span to analyze. `steps`: only these, by number,
     half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `lanes`: also what the timeline of
     a document draws; tables and texts do without. `is_for_screen`: only what the first screen of a terminal shows, without
-    topics that lead to no finding, and without gaps as evidence.
+    topics that can lead to no finding, and without gaps as evidence.
 
     Raises what `load` raises, and `UsageError` for arguments of another kind and steps that do not exist.
     """
@@ -78,7 +78,7 @@ def report_of(
     loaded = context.trace
 
     def is_wanted(topic: Analysis[Any]) -> bool:
-        return not is_for_screen or topic.name in _ON_SCREEN or topic.can_lead(context)
+        return not is_for_screen or topic.name in _ON_SCREEN or bool(topic.rules)
 
     results, skips = _results(context, is_wanted)
     recorded = context.record(capture.ANALYSIS)

@@ -19,10 +19,10 @@ from traceview.analysis.facts.detours import WAITS_FOR_RESULTS, copied_results
 from traceview.analysis.facts.selection import rows_in
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.device_report import in_windows
-from traceview.analysis.rules.finding import OfDevice, Skipped
+from traceview.analysis.rules.finding import Skipped
 from traceview.base.ids import groups_of, is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, places
-from traceview.base.record import LARGEST, Count, OpName, Picoseconds, Record, Share
+from traceview.base.record import LARGEST, Count, DeviceKey, OpName, Picoseconds, Record, Share
 from traceview.base.stats import median_ps
 from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
@@ -136,38 +136,6 @@ def _bus_factor(kind: CollectiveKind, devices: int) -> Fraction:
 Matched: TypeAlias = Literal["keys", "order", "mixed"]
 
 
-class DeviceCollectives(OfDevice, frozen=True):
-    """The time of one device in the collectives that overlap the window.
-
-    Attributes:
-        wait_ps: Time in collectives beyond the transfers, whether or not compute hides it, picoseconds.
-        exposed_ps: Time in collectives without compute, picoseconds.
-        communication_ps: The part of the exposed time in transfers, picoseconds; the rest is waiting.
-        communication_per_step_ps: The same per step, mean over the used steps of its host, rounded down, picoseconds; null
-            without any.
-        device_wait_per_step_ps: Exposed waiting for another device in collectives per step, as above, picoseconds.
-        last_count: How often it started after all others of its collectives.
-    """
-
-    wait_ps: Picoseconds
-    exposed_ps: Picoseconds
-    communication_ps: Picoseconds
-    communication_per_step_ps: Picoseconds | None
-    device_wait_per_step_ps: Picoseconds | None
-    last_count: Count
-
-    @property
-    def device_wait_ps(self) -> int:
-        """The waiting in the exposed time, picoseconds."""
-        return self.exposed_ps - self.communication_ps
-
-    @property
-    def exposed_per_step_ps(self) -> int | None:
-        """Its exposed time per step; None without steps."""
-        transfer, wait = self.communication_per_step_ps, self.device_wait_per_step_ps
-        return None if transfer is None or wait is None else transfer + wait
-
-
 class CollectiveOp(Record, frozen=True):
     """The cost of an op of collectives.
 
@@ -203,7 +171,7 @@ class CollectiveResult(Record, frozen=True):
         matched_by: What showed that events of different devices are one collective; null without any.
         transfer_ps: Sum of the shortest durations over the devices, picoseconds.
         transfer_per_step_ps: The same per step, mean over the used steps, rounded down, picoseconds; null without any.
-        devices: What each device spends in them.
+        last_counts: By device how often it started after all others of a complete collective.
         ops: What each op costs, the one that is exposed longest first; none in a run without steps.
         overlap_ratio: Share of the time in collectives that compute covers, over all devices; null without any.
     """
@@ -217,7 +185,7 @@ class CollectiveResult(Record, frozen=True):
     matched_by: Matched | None
     transfer_ps: Picoseconds
     transfer_per_step_ps: Picoseconds | None
-    devices: tuple[DeviceCollectives, ...]
+    last_counts: dict[DeviceKey, Count]
     ops: tuple[CollectiveOp, ...]
     overlap_ratio: Share | None
 
@@ -235,8 +203,10 @@ def compute(context: Context) -> CollectiveResult | Skipped:
     chosen = np.zeros(collectives.count, dtype=np.bool_)
     chosen[collectives.collective[rows]] = True
     complete = chosen & collectives.is_complete
-    devices = tuple(_of_devices(context, rows & complete[collectives.collective]))
-    exposed_ps = sum(row.exposed_ps for row in devices)
+    ledger, last = context.ledger, rows & complete[collectives.collective] & collectives.is_last
+    last_count = np.bincount(collectives.device[last], minlength=len(trace.device_list)).tolist()
+    in_collective = ledger.columns.activity == ActivityClass.COLLECTIVE
+    exposed_ps = sum(ledger.by_device(in_collective).values())
     busy_ps = sum(of["collective"].busy_ps for of in context.once(in_windows).values())
     steps = context.once(_used_steps)
     is_reducing = complete & is_in(collectives.kind[collectives.first], _REDUCING)
@@ -250,36 +220,12 @@ def compute(context: Context) -> CollectiveResult | Skipped:
         matched_by=_matched_by(collectives.by_keys[rows]),
         transfer_ps=int(collectives.transfer_ps[complete].sum()),
         transfer_per_step_ps=_transfer_per_step(collectives, complete, steps),
-        devices=devices,
+        last_counts={trace.device_key(device): last_count[device] for device in ledger.devices},
         ops=tuple(_of_ops(context, rows)),
         overlap_ratio=(busy_ps - exposed_ps) / busy_ps if busy_ps else None,
         bytes=size,
         bus_bytes_per_second=rate,
     )
-
-
-def _of_devices(context: Context, rows: BoolArray) -> Iterator[DeviceCollectives]:
-    """The time of each device of the ledger in collectives; `rows`: of `Collectives`, those of complete ones."""
-    trace, ledger, collectives = context.trace, context.ledger, context.collectives
-    columns, count = ledger.columns, len(trace.device_list)
-    wait_ps = totals(collectives.device[rows], collectives.wait_ps[rows], count).tolist()
-    last = collectives.device[rows & collectives.is_last]
-    last_count = np.bincount(last, minlength=count).tolist()
-    in_collective = columns.activity == ActivityClass.COLLECTIVE
-    is_transfer = in_collective & (columns.state == State.COMMUNICATION)
-    is_wait = in_collective & (columns.state == State.DEVICE_WAIT)
-    exposed, in_window = ledger.by_device(in_collective), ledger.by_device(is_transfer)
-    per_step, waits = ledger.per_step(is_transfer), ledger.per_step(is_wait)
-    for device in ledger.devices:
-        yield DeviceCollectives(
-            *trace.identity(device),
-            wait_ps=wait_ps[device],
-            exposed_ps=exposed[device],
-            communication_ps=in_window[device],
-            communication_per_step_ps=per_step[device],
-            device_wait_per_step_ps=waits[device],
-            last_count=last_count[device],
-        )
 
 
 def _of_ops(context: Context, rows: BoolArray) -> Iterator[CollectiveOp]:

@@ -24,13 +24,14 @@ from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import line_of_rows, needless
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Argument, Line, Number, Rate, Time
+from traceview.analysis.rules.words import Argument, Line, Number, Quantity
 from traceview.base.ids import is_in, labels, unique_ids
 from traceview.base.intervals import BoolArray
 from traceview.base.text import lazy_pattern
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.columns import DEVICE, Shown, table
+from traceview.document.columns import Shown, table
+from traceview.document.phrase import Sentence, Token, phrase
 from traceview.ledger.states import State
 from traceview.trace.columns import NONE, UNKNOWN_BYTES
 from traceview.trace.device.op_names import OPTIMIZER_SCOPE, split_op
@@ -252,7 +253,7 @@ def _small(context: Context, keys: BoolArray) -> tuple[Finding | None, BoolArray
     notes = ["norm"] if is_of_norm else []
     if keys.any():
         notes.append("keys")
-        arguments["keys"] = Time(context.ledger.loss(keys).mean_ps)
+        arguments["keys"] = Quantity(context.ledger.loss(keys).mean_ps, "ps")
     finding = SMALL.of_rows(
         context,
         of_small,
@@ -293,7 +294,7 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
     if result.count_per_step:
         arguments["calls"] = Number(result.count_per_step, "collective")
     if result.bus_bytes_per_second is not None:
-        arguments["sent"] = Rate(result.bus_bytes_per_second)
+        arguments["sent"] = Quantity(result.bus_bytes_per_second, "bytes_per_second")
     evidence = {
         "collective_count": result.count_per_step,
         "bus_bytes_per_second": result.bus_bytes_per_second,
@@ -392,15 +393,15 @@ TITLE: Final = "Collectives"
 
 
 def collectives_section(view: View, result: CollectiveResult) -> doc.Section | None:
-    """What collectives cost, of all devices, of each and of each op; nothing for a run without any."""
+    """What collectives cost, of all devices and of each op; nothing for a run without any."""
     if not result.count:
         return None
-    blocks = (*doc.facts(*_facts(result)), *_by_device(view, result), *_by_op(view, result))
+    blocks = (*doc.facts(*_facts(result)), *_by_op(view, result))
     lead = f"Compute hides {numbers.share(result.overlap_ratio)} of the time in collectives."
     return doc.Section("collectives", TITLE, blocks, lead=lead)
 
 
-def _facts(result: CollectiveResult) -> Iterator[str]:
+def _facts(result: CollectiveResult) -> Iterator[Sentence]:
     per_step = f", {result.count_per_step:,} per step (median)" if result.count_per_step else ""
     yield f"{numbers.plural(result.count, 'collective')}{per_step}"
     if result.transfer_per_step_ps is not None:
@@ -409,30 +410,12 @@ def _facts(result: CollectiveResult) -> Iterator[str]:
         yield f"transfers {numbers.time(result.transfer_ps)} in the window in sum"
     if result.bus_bytes_per_second is not None:
         yield f"{numbers.rate(result.bus_bytes_per_second)} per device"
+    for device, count in result.last_counts.items():
+        if 2 * count > result.count:
+            yield phrase(Token(device, "device"), f" comes last to {numbers.count(count)} of them")
     if result.incomplete_count:
         on_all = f"on all {numbers.plural(result.device_count, 'device')}"
         yield f"{numbers.count(result.incomplete_count)} not recorded {on_all}"
-
-
-def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
-    rows = [row for row in result.devices if row.exposed_ps or row.wait_ps or row.last_count]
-    is_per_step = any(row.communication_per_step_ps is not None for row in result.devices)
-    each, ending = (" per step", "_per_step_ps") if is_per_step else ("", "_ps")
-    if len(rows) > view.most_rows:
-        rows.sort(key=lambda row: -(getattr(row, f"exposed{ending}") or 0))
-    shown = (
-        DEVICE,
-        Shown(f"exposed{each}", f"exposed{ending}"),
-        Shown(f"communication{each}", f"communication{ending}", 2),
-        Shown(f"waiting{each}", f"device_wait{ending}", meaning="for another device"),
-        Shown(
-            "last to arrive",
-            "last_count",
-            1,
-            meaning="collectives that it started after all other devices",
-        ),
-    )
-    yield from view.device_table("Collectives by device", rows, shown, "collectives")
 
 
 def _by_op(view: View, result: CollectiveResult) -> Iterator[doc.Block]:

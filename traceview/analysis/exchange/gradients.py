@@ -16,7 +16,7 @@ from traceview.analysis.facts.devices import devices_in_use
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule, devices_argument
-from traceview.analysis.rules.words import Among, Argument, Number
+from traceview.analysis.rules.words import Argument, Number
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.states import State
 from traceview.trace.device.op_names import Phase, event_phases
@@ -223,7 +223,7 @@ def single_gradients(context: Context) -> Finding | None:
         "notes": tuple(reasons),
     }
     if others:
-        arguments["others"] = Among(len(others), len(others) + 1, device.noun)
+        arguments["others"] = Number(len(others), device.noun, len(others) + 1)
         rows = ledger.rows(devices=others)
         return SINGLE.of_rows(context, rows, named=others, arguments=arguments, **of_finding)
     return SINGLE.finding(

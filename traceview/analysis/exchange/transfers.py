@@ -17,12 +17,12 @@ from traceview.analysis.exchange.collective_sums import rate_of, reduction_rows
 from traceview.analysis.facts.detours import detour_rows
 from traceview.analysis.facts.ledger import through_host
 from traceview.analysis.facts.selection import rows_in
-from traceview.analysis.measures.context import Analysis, Context, View, has_time
+from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.device_report import COPIES, ActivityTime, in_windows
-from traceview.analysis.measures.op_work import line_of
+from traceview.analysis.measures.op_work import label_ps, line_of
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import LIMIT, Rule
-from traceview.analysis.rules.words import Argument, Line, Names, Ops, Part
+from traceview.analysis.rules.words import Argument, Line, Names, Ops, Quantity
 from traceview.base.ids import groups_of, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import (
@@ -229,7 +229,7 @@ H2D_EXPOSED: Final = Rule(
         "action depends on what takes most of that time: copies from pageable memory (from {pageable_ratio} on), or copies "
         f"below {SMALL_SIZE} (from {{small_ratio}} on)"
     ),
-    title="{who:waits/wait} {loss} for HtoD copies[ in {line}]",
+    title="{who:waits/wait} {loss} for HtoD copies[, {ops}][ of {function}][ in {line}]",
     meaning=(
         "The device does nothing but receive data from the host, or wait for it. Copies under compute or communication do not "
         "count."
@@ -247,7 +247,6 @@ H2D_EXPOSED: Final = Rule(
             "For {staged} of that time no copy runs yet: the host prepares it, such as by copying the data to memory that the GPU "
             "reads. The table of transfers counts the rest."
         ),
-        "op": "{op} issues the copies that are exposed longest.",
     },
     action=_AHEAD,
     advice=f"{_ON_DEVICE} {_LESS}",
@@ -337,77 +336,68 @@ def _diagnose(context: Context, result: Transfers) -> Iterator[Finding | None]:
     of_sums = context.once(reduction_rows)
     if ledger.loss(of_sums).share >= LIMIT:
         others = others | of_sums
-    yield _finding(context, ledger.rows(states=H2D_EXPOSED.states) & ~others, result)
+    up = ledger.rows(states=H2D_EXPOSED.states) & ~others
+    yield _finding(context, H2D_EXPOSED, up, result, *_prepared_by_host(context, up))
     within = ledger.rows(states=D2D_COPIES.states) & ~others
     between = within & context.trace.device_columns.p2p[ledger.columns.event]
-    yield _by_op(context, D2D_COPIES, within & ~between, result)
-    yield _by_op(context, D2D_COPIES, between, result, "peers")
-    yield _by_op(context, D2H_COPIES, ledger.rows(states=D2H_COPIES.states) & ~others, result)
+    yield _finding(context, D2D_COPIES, within & ~between, result)
+    yield _finding(context, D2D_COPIES, between, result, "peers")
+    yield _finding(context, D2H_COPIES, ledger.rows(states=D2H_COPIES.states) & ~others, result)
 
 
-def _by_op(
-    context: Context, rule: Rule, rows: BoolArray, result: Transfers, key: str = ""
+def _finding(
+    context: Context,
+    rule: Rule,
+    rows: BoolArray,
+    result: Transfers,
+    key: str = "",
+    shares: Mapping[str, float] = {},
 ) -> Finding | None:
-    """Copies of one direction, with the op and the line of those that take longest; `key`: of the title and the action."""
-    trace, columns = context.trace, context.ledger.columns
+    """Copies of one direction, with the op and the line of those that take longest.
+
+    `key`: of the title and the action. `shares`: of the time, which notes state.
+    """
+    trace, by_label = context.trace, label_ps(context, rows)
     if not rows.any():
         return None
-    labels = trace.once(op_labels)
-    of_row, lasted = labels.of_row[columns.event[rows]], columns.duration_ps[rows]
-    by_label = totals(of_row, lasted, labels.row.size)
-    longest = labels.row[int(by_label.argmax())]
+    longest = trace.once(op_labels).row[int(by_label.argmax())]
     op = trace.names.text(int(trace.device_columns.op[longest]))
     number = int(trace.device_columns.instruction[longest])
     function = "" if number == NONE else trace.instructions[number].function
     line = line_of(context, by_label)
     named = context.ledger.loss(rows).devices
+    counts = (
+        Evidence("copy_count", row.directions[rule.states[0].key].count, None, row.device)
+        for row in result.devices
+        if row.device in named
+    )
     return rule.of_rows(
         context,
         rows,
         arguments={
-            **({} if op is None else {"ops": Ops((op,))}),
+            **({} if op is None else {"ops": Ops((split_op(op)[0],))}),
             **({"function": Names((function,), "function")} if function else {}),
             **({"line": Line(line)} if line else {}),
+            **{name: Quantity(share, "ratio") for name, share in shares.items()},
         },
         evidence=[
-            Evidence("copy_count", row.directions[rule.states[0].key].count, None, row.device)
-            for row in result.devices
-            if row.device in named
+            *(Evidence(f"{name}_ratio", shares[name], None, "") for name in shares if name == key),
+            *counts,
         ],
         title=key,
         action=key,
+        notes=tuple(shares),
     )
 
 
-def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | None:
-    lost, columns = context.ledger.loss(rows), context.ledger.columns
-    named = [row for row in result.devices if row.device in lost.devices]
-    if not named or not lost.ps:
-        return None
-    action, share = _largest_part(context, rows)
-    arguments: dict[str, Argument] = {action: Part(share)} if action else {}
+def _prepared_by_host(context: Context, rows: BoolArray) -> tuple[str, dict[str, float]]:
+    """Which copies to the device take most of the time, "" where none do, and their share, and that in which no copy runs yet."""
+    columns = context.ledger.columns
+    key, share = _largest_part(context, rows) if rows.any() else ("", 0.0)
     idle_ps = int(columns.duration_ps[rows & (columns.activity == IDLE)].sum())
-    if idle_ps >= _STAGED_RATIO * lost.ps:
-        arguments["staged"] = Part(idle_ps / lost.ps)
-    longest = max(named, key=lambda row: row.directions["h2d"].exposed_ps)
-    source = next((of for of in longest.top_sources if of.direction == "h2d"), None)
-    if source is not None and source.op is not None:
-        arguments["op"] = Ops((source.op,))
-    evidence = [
-        Evidence("copy_count", row.directions["h2d"].count, None, row.device) for row in named
-    ]
-    if action:
-        metric = f"{action}_ratio"
-        part = Evidence(metric, share, H2D_EXPOSED.limits[metric], named[0].device)
-        evidence.insert(0, part)
-    return H2D_EXPOSED.of_rows(
-        context,
-        rows,
-        arguments=arguments,
-        evidence=evidence,
-        action=action,
-        notes=tuple(arguments),
-    )
+    staged = idle_ps / (int(columns.duration_ps[rows].sum()) or 1)
+    shares = {key: share} if key else {}
+    return key, {**shares, **({"staged": staged} if staged >= _STAGED_RATIO else {})}
 
 
 def _largest_part(context: Context, rows: BoolArray) -> tuple[str, float]:
@@ -513,7 +503,6 @@ ANALYSIS: Final = Analysis[Transfers](
     "transfers",
     compute=compute,
     rules=(H2D_EXPOSED, D2D_COPIES, D2H_COPIES),
-    leads=has_time(*H2D_EXPOSED.states, *D2D_COPIES.states, *D2H_COPIES.states),
     diagnose=_diagnose,
     if_absent=_diagnose_cpus,
     sections=(transfers_section,),

@@ -22,7 +22,7 @@ from traceview.analysis.measures.device_report import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule, devices_argument
-from traceview.analysis.rules.words import Among, Argument, Number, Part, Size
+from traceview.analysis.rules.words import Argument, Number, Quantity
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, columns
@@ -139,14 +139,14 @@ def _unused(
 ) -> Finding | None:
     """GPUs that compute nothing, and the memory that they hold."""
     noun = "TPU" if all(row.kind == "tpu" for row in gpus) else "GPU"
-    arguments: dict[str, Argument] = {"unused": Among(len(rows), len(gpus), noun)}
+    arguments: dict[str, Argument] = {"unused": Number(len(rows), noun, len(gpus))}
     evidence = [Evidence("status", row.status, None, row.device, value_is="words") for row in rows]
     copying = [row for row in rows if row.status == "copy_only"]
     notes = ["copies"] if copying else []
     held = {row.device: row.memory_held_bytes or 0 for row in rows}
     held = {device: size for device, size in held.items() if size >= HELD_BYTES}
     if held:
-        arguments["memory"] = Size(sum(held.values()))
+        arguments["memory"] = Quantity(sum(held.values()), "bytes")
         evidence += [Evidence("memory_held_bytes", size, None, key) for key, size in held.items()]
         notes.append("memory")
     # Names of ops may show more replicas than GPUs that compute.
@@ -196,7 +196,7 @@ def _marginal(context: Context, marginal: Sequence[int]) -> Finding | None:
         context,
         context.ledger.rows(states=MARGINAL_GPU.states, devices=marginal),
         named=marginal,
-        arguments={"share": Part(shares[most]), "peer": peer},
+        arguments={"share": Quantity(shares[most], "ratio"), "peer": peer},
         evidence=evidence,
         title="several" if len(marginal) > 1 else "",
     )

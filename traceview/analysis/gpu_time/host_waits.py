@@ -40,7 +40,7 @@ from traceview.analysis.rules.rule import (
     loss_of_host,
     lost_argument,
 )
-from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Part, Time
+from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Quantity
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray
 from traceview.base.stats import median_ps
@@ -148,7 +148,7 @@ def values_read(waits: Waits) -> Finding | None:
         return waits.finding(rules.D2H_SYNC, arguments=arguments)
     return waits.finding(
         rules.D2H_SYNC,
-        arguments=arguments | {"late": Part(ratio)},
+        arguments=arguments | {"late": Quantity(ratio, "ratio")},
         evidence=[Evidence("late_ratio", ratio, limits["late_ratio"], waits.loss.devices[0])],
         title="late",
         notes=("late",),
@@ -172,7 +172,7 @@ def late_launches(waits: Waits) -> Finding | None:
         key = "kernels"
         arguments |= {
             "count": Number(kernels // waits.loss.named_steps, "kernel"),
-            "short": Time(SMALL_KERNEL_PS),
+            "short": Quantity(SMALL_KERNEL_PS, "ps"),
         }
     elif asked >= rules.LAUNCH_BOUND.limits["asked_count"]:
         key, arguments["count"] = "loop", Number(asked, "iteration")
@@ -360,7 +360,7 @@ def _outside_of_graphs(waits: Waits) -> Iterator[Finding | None]:
         arguments={
             **ops.arguments(unit),
             **line_argument(waits.python(State.PYTHON)),
-            "own": Time(int(ops.ps_of_steps.sum()) // ops.ps_of_steps.size),
+            "own": Quantity(int(ops.ps_of_steps.sum()) // ops.ps_of_steps.size, "ps"),
             **tracing,
         },
         evidence=[_count(context, ops, context.trace.device_key(waits.device))],
@@ -528,8 +528,8 @@ def between_steps(waits: Waits) -> Finding | None:
         arguments |= {
             "count": Number(calls.count_per_step, "op"),
             "types": Ops(calls.types),
-            "running": Time(running_ps),
-            "own": Time(own_ps),
+            "running": Quantity(running_ps, "ps"),
+            "own": Quantity(own_ps, "ps"),
         }
         least = int(rules.CALLBACK_STALL.limits["least_op_count"])
         evidence.append(Evidence("eager_ops_per_step", calls.count_per_step, least, ""))

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from traceview.analysis.gpu_time import host_wait_rules, tracing
 from traceview.analysis.gpu_time.host_waits import diagnose, diagnose_without_devices
-from traceview.analysis.measures.context import Analysis, View, has_time
+from traceview.analysis.measures.context import Analysis, View
 from traceview.analysis.measures.idle_report import (
     Gap,
     Idle,
@@ -114,7 +114,6 @@ ANALYSIS: Final = Analysis[Idle](
     "idle",
     compute=compute,
     rules=RULES,
-    leads=has_time(*(state for rule in RULES for state in rule.states)),
     diagnose=diagnose,
     if_absent=diagnose_without_devices,
     sections=(gaps_section,),

@@ -23,7 +23,7 @@ from traceview.analysis.facts.threads import core_waits
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import FEW_STEPS, Advised, Rule, loss_of_host, lost_argument
-from traceview.analysis.rules.words import Argument, Line, Names, Number, Part
+from traceview.analysis.rules.words import Argument, Line, Names, Number, Quantity
 from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray
 from traceview.base.text import lazy_pattern
@@ -453,8 +453,8 @@ class _Sentences:
         """Name the slowest stage where it does most of the work that the model waits for."""
         if supply.share_ratio >= _MAIN_STAGE_RATIO:
             self.arguments["stage"] = Names((kind_of(slowest.name),), "stage")
-            self.arguments["work"] = Part(supply.work_ratio or 0.0)
-            self.arguments["share"] = Part(supply.share_ratio)
+            self.arguments["work"] = Quantity(supply.work_ratio or 0.0, "ratio")
+            self.arguments["share"] = Quantity(supply.share_ratio, "ratio")
             self.notes.append("stage")
 
     def _most_is_python(self, supply: InputSupply) -> bool:
@@ -495,7 +495,7 @@ class _Sentences:
         cores = core_waits(context, self._host)
         window = context.selection.windows[self._host]
         busy = cores.cores_of(cores.pipeline, window) if cores is not None else 0.0
-        self.arguments["busy"] = Part(busy)
+        self.arguments["busy"] = Quantity(busy, "ratio")
         self.notes.append(_CORES)
         stages = [
             stage

@@ -27,7 +27,7 @@ from traceview.analysis.measures.step_report import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule, finding_loss
-from traceview.analysis.rules.words import Argument, Number, Ordinal, Slower, StateName
+from traceview.analysis.rules.words import Argument, Number, Quantity, Slower, StateName
 from traceview.base.text import enumerated
 from traceview.document import columns, numbers
 from traceview.document import model as doc
@@ -246,7 +246,7 @@ def _arguments(result: Steps, slow: SlowSteps, state: State, worst: int) -> dict
         "usual": Number(min(usual_ps, key=lambda number: abs(usual_ps[number] - slow.usual_ps))),
     }
     if slow.period:
-        arguments["period"] = Ordinal(slow.period)
+        arguments["period"] = Quantity(slow.period, "place")
     return arguments
 
 
@@ -308,10 +308,9 @@ def _bound_notes(result: Steps) -> Iterator[str]:
         yield UNSURE
     if result.basis in _BASES and result.method != "period":
         yield _BASES[result.basis]
-    calls, function = result.steps_per_call or 1, result.loop_function
-    if calls > 1 or function is not None:
+    most, function = result.steps_per_call, result.loop_function
+    if (most or 1) > 1 or function is not None:
         # Another loop may run inside that of the training.
-        most = calls if calls > 1 else result.loop_iterations
         of = f" of {shortened(function, _WIDEST_NAME)}" if function is not None else ""
         yield (
             f"One step here is one call{of} that runs {f'up to {most}' if most else 'several'} training steps in its "

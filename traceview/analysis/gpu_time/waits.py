@@ -23,7 +23,7 @@ from traceview.analysis.measures.idle_report import Gap, Idle
 from traceview.analysis.measures.step_report import FEWEST_SLOW, distance_of
 from traceview.analysis.rules.finding import Evidence, Finding, Severity
 from traceview.analysis.rules.rule import CRITICAL_LIMIT, JITTED_CALL, Chosen, Rule, is_of_jax
-from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Ordinal, Time
+from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Quantity
 from traceview.base.ids import unique_counts, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
 from traceview.base.stats import median_ps
@@ -226,9 +226,11 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         period = distance_of(steps, [step.number for step in used], FEWEST_SLOW)
         return steps, {
             "affected": Number(count),
-            **({"some": Number(count)} if period is None else {"period": Ordinal(period)}),
+            **(
+                {"some": Number(count)} if period is None else {"period": Quantity(period, "place")}
+            ),
             "used": Number(len(used), "used step"),
-            "each": Time(int(of_steps[affected].sum()) // count),
+            "each": Quantity(int(of_steps[affected].sum()) // count, "ps"),
         }
 
     def _growth(self) -> dict[str, Argument]:
@@ -248,7 +250,7 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         order = np.sign(compared[None, :] - compared[:, None])[is_later]
         if order.mean() < _IN_ORDER:
             return {}
-        return {"early": Time(early_ps), "late_on": Time(late_ps)}
+        return {"early": Quantity(early_ps, "ps"), "late_on": Quantity(late_ps, "ps")}
 
 
 def line_argument(python: PythonShare | None) -> dict[str, Argument]:

@@ -15,14 +15,7 @@ from msgspec import Struct
 
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import (
-    Argument,
-    Devices,
-    Line,
-    Names,
-    Number,
-    Time,
-)
+from traceview.analysis.rules.words import Argument, Devices, Line, Names, Number, Quantity
 from traceview.base.record import TextKind
 from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_NS
@@ -444,5 +437,5 @@ def _arguments(hang: Hang, waits: Waits) -> dict[str, Argument]:
     return {key: value for key, value in known.items() if value is not None}
 
 
-def _time(ns: int) -> Time:
-    return Time(ns * PS_PER_NS)
+def _time(ns: int) -> Quantity:
+    return Quantity(ns * PS_PER_NS, "ps")

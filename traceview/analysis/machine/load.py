@@ -10,7 +10,7 @@ from typing import Final
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Number, Part, Size
+from traceview.analysis.rules.words import Number, Quantity
 from traceview.base.record import (
     Count,
     Hostname,
@@ -288,7 +288,7 @@ def _shared(context: Context, rows: Sequence[NvmlRow]) -> Finding | None:
     return GPU_SHARED.about(
         context,
         rows,
-        {"others": others, **({"memory": Size(held_bytes)} if held_bytes else {})},
+        {"others": others, **({"memory": Quantity(held_bytes, "bytes")} if held_bytes else {})},
         confidence=("high", "computes") if computes else ("medium", "holds"),
         evidence=[evidence for row in rows for evidence in _shared_evidence(row)],
         notes=("computes" if computes else "holds",),
@@ -325,9 +325,9 @@ def _throttled(context: Context, rows: Sequence[NvmlRow]) -> Finding | None:
         context,
         rows,
         {
-            "ratio": Part(_mean([row.throttled_ratio or 0.0 for row in rows]) or 0.0),
+            "ratio": Quantity(_mean([row.throttled_ratio or 0.0 for row in rows]) or 0.0, "ratio"),
             "samples": Number(fewest, "sample"),
-            **({"clock": Part(min(clocks))} if clocks else {}),
+            **({"clock": Quantity(min(clocks), "ratio")} if clocks else {}),
         },
         confidence=("high", "many") if is_steady else ("low", "few"),
         evidence=[evidence for row in rows for evidence in _throttled_evidence(row)],
@@ -522,7 +522,10 @@ def diagnose_cores(context: Context, result: MachineLoad) -> Iterator[Finding | 
     yield OTHER_PROCESSES.of_rows(
         context,
         context.ledger.rows(states=OTHER_PROCESSES.states),
-        arguments={"share": Part(most.other_ratio), "cores": Number(most.core_count, "core")},
+        arguments={
+            "share": Quantity(most.other_ratio, "ratio"),
+            "cores": Number(most.core_count, "core"),
+        },
         evidence=[
             Evidence("other_ratio", most.other_ratio, None, most.host),
             *(

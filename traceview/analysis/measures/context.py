@@ -12,7 +12,7 @@ from traceview.analysis.facts.python import PythonShare, shared
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import Selection
 from traceview.analysis.rules.finding import Finding, Skipped
-from traceview.analysis.rules.rule import LIMIT, Rule
+from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.sentences import RunCommands
 from traceview.base.record import Record
 from traceview.base.timing import stage
@@ -20,7 +20,6 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, columns, table
 from traceview.document.model import Section
-from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 from traceview.trace.device.table import Table
 from traceview.trace.model import Trace
@@ -86,18 +85,17 @@ class Options(Struct, frozen=True):
 class Analysis(Struct, Generic[R], frozen=True):
     """A topic: how its result is computed, what is concluded from it, and how it is shown.
 
-    `name`: its key in the results of a report. `compute`: the result, or why there is none. `rules`: the findings that it can lead
-    to; `leads`: whether a run can lead to one, told without the result. `diagnose`: its findings, None for one that is not made; `if_absent`: those without a result. `conclude`: findings that are
-    only made where the findings so far do not explain them. `sections`: its parts of a document, None where it has
-    nothing to show. `title_if_absent`: the title of a section that gives the reason where there is no result; without
-    without it nothing is said. `rows`: the records in a result that are the rows of its table in `traceview show`, and their
-    type; `table`: makes a table that is more than that. Both have all rows of a context whose options leave out none.
+    `name`: its key in the results of a report. `compute`: the result, or why there is none. `rules`: the findings that it can
+    lead to. `diagnose`: these, None for one that is not made; `if_absent`: those without a result; `conclude`: those that are only
+    made where the findings so far do not explain them. `sections`: its parts of a document, None where it has nothing to show.
+    `title_if_absent`: the title of a section that gives the reason where there is no result; without it nothing is said. `rows`:
+    the records in a result that are the rows of its table in `traceview show`, and their type; `table`: makes a table that is more
+    than that. Both have all rows of a context whose options leave out none.
     """
 
     name: str
     compute: Callable[[Context], R | Skipped]
     rules: tuple[Rule, ...] = ()
-    leads: Callable[[Context], bool] = lambda _: True
     diagnose: Callable[[Context, R], Iterable[Finding | None]] = _nothing
     if_absent: Callable[[Context], Iterable[Finding | None]] = _nothing
     conclude: Callable[[Context, R | Skipped, Sequence[Finding]], Iterable[Finding]] = _nothing
@@ -105,21 +103,6 @@ class Analysis(Struct, Generic[R], frozen=True):
     title_if_absent: str = ""
     rows: tuple[type[Record], Callable[[R], Iterable[Record]]] | None = None
     table: Callable[[Context], Table] | None = None
-
-    def can_lead(self, context: Context) -> bool:
-        """Whether it can lead to a finding."""
-        return bool(self.rules) and self.leads(context)
-
-
-def has_time(*states: State) -> Callable[[Context], bool]:
-    """Tells whether a run without devices is at hand, or devices spend as much in some states as a finding takes."""
-
-    def leads(context: Context) -> bool:
-        ledger = context.ledger
-        lost = sum(ledger.by_device(ledger.rows(states=states)).values())
-        return not ledger.devices or lost >= LIMIT * sum(ledger.gpu_ps_by_device.values())
-
-    return leads
 
 
 class Context(Run):

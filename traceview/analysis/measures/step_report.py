@@ -99,10 +99,8 @@ class Steps(Record, frozen=True):
             (input calls or kernels that repeat).
         basis: marker: cut at the recorded bounds; device: at the first device event of each, because the host
             runs ahead; mixed where hosts differ.
-        loop_iterations: How often the graph of a step calls Strategy.run, which makes it several training steps; null where it
-            does once, or in a loop.
-        steps_per_call: The most training steps that one call made of those that the capture marked as steps,
-            such as steps_per_execution of Keras; null where the sidecar does not say.
+        steps_per_call: The most training steps that one call made of those that the capture marked as steps, such as
+            steps_per_execution of Keras, or for which the graph of a step calls Strategy.run; null where the sidecar does not say.
         count: Steps in the window, over all hosts.
         used_count: Steps that take part in the statistics.
         median_ps: Median duration of the used steps, picoseconds; null without any.
@@ -117,7 +115,6 @@ class Steps(Record, frozen=True):
     method: Annotated[str, one_of("marker", "keras", "group", "function", "period", "mixed")]
     reliability: Annotated[str, one_of("high", "medium", "low")]
     basis: Annotated[str, one_of("marker", "device", "mixed")]
-    loop_iterations: Annotated[int, Meta(ge=2, le=LARGEST)] | None
     steps_per_call: Annotated[int, Meta(ge=1, le=LARGEST)] | None
     count: Count
     used_count: Count
@@ -145,14 +142,13 @@ def compute(context: Context) -> Steps | Skipped:
         return Skipped(why_no_steps(trace))
     methods = [trace.steps_by_host[host] for host in steps_by_host]
     rows = tuple(step_rows(context))
-    function, runs = _training_loop(trace, selection)
+    function, most = _training_loop(trace, selection)
     return Steps(
         method=_common([steps.method for steps in methods]),
         reliability=max(
             (_RELIABILITY[steps.method] for steps in methods), key=("high", "medium", "low").index
         ),
-        loop_iterations=runs,
-        steps_per_call=_steps_per_call(trace, selection),
+        steps_per_call=most,
         basis=_common([steps.basis for steps in methods]),
         count=len(rows),
         used_count=sum(row.used for row in rows),
@@ -165,20 +161,20 @@ def compute(context: Context) -> Steps | Skipped:
 
 
 def _training_loop(trace: Trace, selection: Selection) -> tuple[str | None, int | None]:
-    """The step function whose calls run several training steps, and how many if its graph repeats them without a loop."""
-    for _, _, sidecar in _marked(trace, selection):
-        if max(sidecar.window.steps_per_call, default=1) > 1:
-            continue
-        for function in sidecar.placement.functions:
-            if function.step is not None and (function.training_loop or function.replica_runs):
-                return function.step, None if function.training_loop else function.replica_runs
-    return None, None
+    """The step function whose graph runs several training steps, and the most that a call makes; None where not known."""
+    sidecars = [sidecar for _, sidecar in _marked(trace, selection)]
+    most = max((count for each in sidecars for count in each.window.steps_per_call), default=0)
+    functions = (function for each in sidecars for function in each.placement.functions)
+    for function in functions if most <= 1 else ():
+        if function.step is not None and (function.training_loop or function.replica_runs):
+            return function.step, None if function.training_loop else function.replica_runs
+    return None, most or None
 
 
 def _evaluated(trace: Trace, selection: Selection) -> set[int]:
     return {
         step.number
-        for _, steps, sidecar in _marked(trace, selection)
+        for steps, sidecar in _marked(trace, selection)
         for recorded in sidecar.window.evaluations
         for step in steps
         if recorded.functions
@@ -186,21 +182,12 @@ def _evaluated(trace: Trace, selection: Selection) -> set[int]:
     }
 
 
-def _marked(trace: Trace, selection: Selection) -> Iterator[tuple[str, Sequence[Step], Sidecar]]:
-    """The names of hosts whose steps the capture marked, with these and the sidecar."""
+def _marked(trace: Trace, selection: Selection) -> Iterator[tuple[Sequence[Step], Sidecar]]:
+    """The steps and the sidecar of each host whose steps the capture marked."""
     for host, steps in selection.steps.items():
         sidecar = trace.hosts[host].sidecar
         if steps and sidecar is not None and trace.steps_by_host[host].method == "marker":
-            yield trace.hosts[host].name, steps, sidecar
-
-
-def _steps_per_call(trace: Trace, selection: Selection) -> int | None:
-    """The most training steps per call in the sidecars of hosts whose steps the capture marked."""
-    marked = _marked(trace, selection)
-    most = max(
-        (count for _, _, sidecar in marked for count in sidecar.window.steps_per_call), default=0
-    )
-    return most if most > 0 else None
+            yield steps, sidecar
 
 
 def _common(values: list[str]) -> str:

@@ -12,8 +12,8 @@ No text of a trace is ever part of a template, so no character of it can be take
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Final, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Final, TypeAlias
 
 from traceview.base.record import (
     Activity,
@@ -21,7 +21,6 @@ from traceview.base.record import (
     DeviceKey,
     Integer,
     Picoseconds,
-    Ratio,
     Record,
     Share,
     SourceLine,
@@ -81,24 +80,16 @@ class Slower(Record, frozen=True, tag="slower", tag_field="is"):
     usual_ps: Picoseconds
 
 
-class Time(Record, frozen=True, tag="time", tag_field="is"):
-    """A length of time.
+class Quantity(Record, frozen=True, tag="quantity", tag_field="is"):
+    """A measured value.
 
     Attributes:
-        ps: Picoseconds.
+        value: The value; of a place in an order 1 is the first.
+        unit: What it is measured in; ratio: 1 is all.
     """
 
-    ps: Integer
-
-
-class Part(Record, frozen=True, tag="share", tag_field="is"):
-    """A share.
-
-    Attributes:
-        ratio: 1 is all.
-    """
-
-    ratio: Ratio
+    value: int | float
+    unit: Annotated[str, one_of("ps", "ratio", "bytes", "bytes_per_second", "place")]
 
 
 class Number(Record, frozen=True, tag="number", tag_field="is"):
@@ -107,54 +98,12 @@ class Number(Record, frozen=True, tag="number", tag_field="is"):
     Attributes:
         value: How many.
         noun: What one is called; empty where the sentence says it.
+        of: Of how many; 0 where that is not said.
     """
 
     value: Integer
     noun: Words = ""
-
-
-class Among(Record, frozen=True, tag="among", tag_field="is"):
-    """Some of several things.
-
-    Attributes:
-        value: How many.
-        of: Of how many.
-        noun: What one is called.
-    """
-
-    value: Count
-    of: Count
-    noun: Words
-
-
-class Ordinal(Record, frozen=True, tag="ordinal", tag_field="is"):
-    """A place in an order.
-
-    Attributes:
-        value: 1 is the first.
-    """
-
-    value: Count
-
-
-class Size(Record, frozen=True, tag="size", tag_field="is"):
-    """A number of bytes.
-
-    Attributes:
-        bytes: How many.
-    """
-
-    bytes: Count
-
-
-class Rate(Record, frozen=True, tag="rate", tag_field="is"):
-    """A speed of copies.
-
-    Attributes:
-        bytes_per_second: Bytes in a second.
-    """
-
-    bytes_per_second: Count
+    of: Count = 0
 
 
 class Line(Record, frozen=True, tag="line", tag_field="is"):
@@ -199,7 +148,7 @@ class StateName(Record, frozen=True, tag="state", tag_field="is"):
     state: Annotated[str, one_of(*STATE_KEYS)]
 
 
-_Measured: TypeAlias = Lost | Slower | Time | Part | Number | Among | Ordinal | Size | Rate
+_Measured: TypeAlias = Lost | Slower | Quantity | Number
 Argument: TypeAlias = Devices | _Measured | Line | Ops | Names | StateName
 """What a template is filled with. The type says what it is: how it is printed, and whether redaction replaces it."""
 
@@ -274,7 +223,7 @@ def _is_several(argument: Argument) -> bool:
     match argument:
         case Devices(counted) | Names(counted) | Ops(counted):
             return len(counted) != 1
-        case Number(value) | Among(value):
+        case Number(value):
             return value != 1
     return False
 
@@ -321,25 +270,26 @@ def _number(argument: _Measured) -> str:
         case Slower(ps, usual_ps):
             # `24.5 instead of 19.1 ms`
             return numbers.part_of(ps, usual_ps, "instead of")
-        case Time(ps):
-            return numbers.time(ps)
-        case Part(ratio):
-            return numbers.percent(ratio)
+        case Quantity(value, unit):
+            return _WRITERS[unit](value)
         case Number(value, ""):
             return numbers.count(value)
-        case Number(value, noun):
+        case Number(value, noun, 0):
             # `3 steps`
             return numbers.plural(value, noun, _several(noun))
-        case Among(value, of, noun):
+        case Number(value, noun, of):
             # `1 of 4 GPUs`
             return f"{numbers.count(value)} of {numbers.plural(of, noun, _several(noun))}"
-        case Ordinal(value):
-            # `fifth`, `20th`
-            return numbers.ordinal(value)
-        case Size(size):
-            return numbers.size(size)
-        case Rate(speed):
-            return numbers.rate(speed)
+
+
+_WRITERS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "ps": numbers.time,
+    "ratio": numbers.percent,
+    "bytes": numbers.size,
+    "bytes_per_second": numbers.rate,
+    # `fifth`, `20th`
+    "place": numbers.ordinal,
+}
 
 
 def _several(noun: str) -> str:

@@ -29,7 +29,7 @@ from traceview.analysis.measures.op_work import (
 )
 from traceview.analysis.rules.finding import Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Lost, Ops, Part
+from traceview.analysis.rules.words import Lost, Ops, Quantity
 from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray
 from traceview.base.record import (
@@ -211,8 +211,8 @@ def _low_precision(context: Context, result: Precision) -> Finding | None:
         context,
         rows,
         {
-            "ratio": Part(low_ps / (sum(row.compute_ps for row in rows) or 1)),
-            "unknown": Part(unknown),
+            "ratio": Quantity(low_ps / (sum(row.compute_ps for row in rows) or 1), "ratio"),
+            "unknown": Quantity(unknown, "ratio"),
         },
         "low_precision_ratio",
         limits["low_precision_ratio"],

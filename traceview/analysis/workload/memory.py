@@ -15,7 +15,7 @@ from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Argument, Number, Size
+from traceview.analysis.rules.words import Argument, Number, Quantity
 from traceview.base.ids import groups_of
 from traceview.base.record import Count, DeviceKey, FunctionName, OpName, Record, Share, one_of
 from traceview.base.stats import student, variance_of_mean
@@ -431,7 +431,10 @@ def _near_limit(context: Context, devices: Sequence[DeviceMemory]) -> Finding | 
     if not rows:
         return None
     fullest = min(rows, key=lambda row: row.free_bytes)
-    arguments = {"free": Size(fullest.free_bytes), "capacity": Size(fullest.most_bytes)}
+    arguments = {
+        "free": Quantity(fullest.free_bytes, "bytes"),
+        "capacity": Quantity(fullest.most_bytes, "bytes"),
+    }
     peaks = ((row.process_peak_bytes, least[row.device], row.device) for row in rows)
     evidence = [Evidence("process_peak_bytes", *peak) for peak in peaks]
     return NEAR_LIMIT.about(context, rows, arguments, evidence=evidence)
@@ -442,7 +445,7 @@ def _growing(context: Context, devices: Sequence[DeviceMemory]) -> Finding | Non
     growing = [row for row in devices if row.growth_bytes_per_step]
     rows = [row for row in growing if (row.steps_to_full or 0) <= most_steps]
     growth = max((row.growth_bytes_per_step or 0 for row in rows), default=0)
-    arguments: dict[str, Argument] = {"growth": Size(growth)}
+    arguments: dict[str, Argument] = {"growth": Quantity(growth, "bytes")}
     left = [row.steps_to_full for row in rows if row.steps_to_full is not None]
     if left:
         arguments["steps"] = Number(min(left), "step")
@@ -461,7 +464,10 @@ def _headroom(context: Context, devices: Sequence[DeviceMemory]) -> Finding | No
     if not is_known or min(step_counts, default=0) < HEADROOM.limits["fewest_count"]:
         return None
     tightest = min(rows, key=lambda row: row.free_bytes / row.allocated_bytes)
-    arguments = {"free": Size(tightest.free_bytes), "allocated": Size(tightest.allocated_bytes)}
+    arguments = {
+        "free": Quantity(tightest.free_bytes, "bytes"),
+        "allocated": Quantity(tightest.allocated_bytes, "bytes"),
+    }
     sizes = ((row.free_bytes, row.allocated_bytes, row.device) for row in rows)
     evidence = [Evidence("free_bytes", *each) for each in sizes]
     return HEADROOM.about(context, rows, arguments, confidence=("medium", ""), evidence=evidence)
@@ -585,7 +591,6 @@ ANALYSIS: Final = Analysis[Memory](
     "memory",
     compute=compute,
     rules=(NEAR_LIMIT, GROWING, HEADROOM),
-    leads=lambda context: bool(context.trace.once(allocators)),
     diagnose=diagnose,
     sections=(section,),
     table=memory_table,
