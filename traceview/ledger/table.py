@@ -473,7 +473,7 @@ def gap_states(ledger: Ledger, gaps: Gaps, chosen: Int64Array) -> GapStates:
     own, columns = ledger.rows_of(gaps.device), ledger.columns
     begins = columns.start_ps[own]
     # All rows between the bounds of a gap are idle.
-    first, last = (places(begins, bound[chosen]) for bound in gaps.spans)
+    first, last = (places(begins, bound[chosen]) for bound in (gaps.start_ps, gaps.end_ps))
     count = last - first
     gap = np.repeat(np.arange(chosen.size), count)
     rows = own.start + np.arange(gap.size) + (last - np.cumsum(count))[gap]

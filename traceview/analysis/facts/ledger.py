@@ -284,7 +284,7 @@ def _recast_late_dispatch(draft: Draft, of_script: IntervalSet) -> None:
 
     Without that Python the host would have handed on the work so much earlier. `of_script`: when it is in the script.
     """
-    start, _ = draft.gaps.spans
+    start = draft.gaps.start_ps
     spoken, _ = draft.states.caller_spans
     since = last_begun(spoken, start - 1)[1]
     is_silent = (since < start) & (since > LONG_AGO_PS)
