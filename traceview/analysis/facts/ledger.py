@@ -81,7 +81,6 @@ from traceview.base.intervals import (
     BoolArray,
     Int64Array,
     IntervalSet,
-    difference,
     nesting,
     union,
 )
@@ -101,9 +100,7 @@ from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import side_work_of
-from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.host.python_lines import WAITS_RATIO
 from traceview.trace.host.state_timeline import complement, intersection, joined_spans
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass, HostNameKind
@@ -271,33 +268,9 @@ def _recast_python(draft: Draft) -> None:
     )
     state = State.HOST_OPS if draft.kind == "replica" else State.LAUNCH
     draft.recast(spans, (State.PYTHON,), state)
-    of_framework = joined_spans((spans, compiles))
     if is_of_jax(draft.trace):
         called_back = lines.called_back(caller, draft.states.calls)
         draft.recast(called_back, (State.HOST_OPS, State.LAUNCH), State.PYTHON)
-    at_work = lines.at_work(caller, silences, least_load=WAITS_RATIO)
-    _recast_late_dispatch(draft, difference(at_work, of_framework))
-
-
-def _recast_late_dispatch(draft: Draft, of_script: IntervalSet) -> None:
-    """Dispatch in a gap is Python as long as the host was in that when the gap began, while the device was at work.
-
-    Without that Python the host would have handed on the work so much earlier. `of_script`: when it is in the script.
-    """
-    start = draft.gaps.start_ps
-    spoken, _ = draft.states.caller_spans
-    since = last_begun(spoken, start - 1)[1]
-    is_silent = (since < start) & (since > LONG_AGO_PS)
-    hidden = of_script.within(np.where(is_silent, since, start), start)
-    columns = draft.columns
-    rows = np.flatnonzero(draft.idle_in((State.HOST_OPS, State.LAUNCH)))
-    gap = np.searchsorted(start, columns.start_ps[rows], "right") - 1
-    duration = columns.duration_ps[rows]
-    before = np.cumsum(duration) - duration
-    first = np.searchsorted(gap, gap)
-    length = np.zeros(columns.count, dtype=np.int64)
-    length[rows] = np.clip(hidden[gap] - (before - before[first]), 0, duration)
-    draft.recast_ends(length, State.PYTHON)
 
 
 def _callbacks(trace: Trace, host: int) -> list[tuple[int, IntervalSet]]:
