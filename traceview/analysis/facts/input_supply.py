@@ -1,13 +1,8 @@
 """Judges whether the input pipeline of each host makes batches as fast as the model takes them, and what it lacks.
 
-The slowest stage is the one with the longest own time among those that the model waits for. Stages that only pass on
-what others made (the root, other wrappers, `Prefetch`, the generator of a replica's shard) cannot be it. It says how much of the
-window it works. The prefetch buffers between it and the model say whether that
-is too slow: a model that takes faster than the pipeline makes meets empty ones. Only the fill of `Prefetch` counts;
-parallel stages record calls that still run as elements.
-
-A Python function of the pipeline, such as a generator, is one op, whether it computes or waits for a server. While it waits,
-as the processor time of its thread shows, it does not need Python's lock, so that time is left out.
+Defined in docs/method.md, "Pipeline stages" and "Supply". Only the fill of `Prefetch` counts; parallel stages record calls that
+still run as elements. A Python function of the pipeline, such as a generator, is one op, whether it computes or waits for a server;
+while it waits, as the processor time of its thread shows, it does not need Python's lock.
 """
 
 from __future__ import annotations

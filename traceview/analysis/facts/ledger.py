@@ -1,30 +1,7 @@
 """Makes the ledger of a context: the states of the devices and hosts, changed where more shows who caused them.
 
-In this order:
-
-    side work    its share of the instants that ops of the model have, where the ops that run take all cores
-    evaluation   all that devices of a host do while it evaluates between step markers
-    checkpoint   Python between steps, between markers between which the host saves
-    framework    Python while the thread of the steps is in a call of the framework: it traces or compiles, or, in a step, it
-                 dispatches
-    small ops    the time of ops and kernels so short that dispatch is what they cost, where a step runs many of them
-    waited       dispatch and launches in a gap that began while the host waited for the device to finish
-    callback     what is idle while a program of XLA calls Python
-    resharding   what is idle while JAX gives arrays of devices another sharding by way of the host: copies from there
-    garbage      dispatch, launches and Python, in steps and between them, while Python collects garbage
-    thread       dispatch, launches and Python while another thread of the script keeps Python's lock, and waits in Python
-                 while one computes; what ops and dispatch wait for the core that one takes, as NumPy does
-    input        what is idle while Python of the pipeline keeps the lock, and what ops and dispatch wait for the cores that it
-                 takes; but not a request for a batch that is ready, which is dispatch
-    no core      what ops and dispatch wait for the cores that other processes take
-    turn         idle time of devices that run one after another, or in critical sections, while another one has its turn
-    no work      idle time of a device that only copies, and, while another one computes, of one that computes little
-    meeting      what all devices wait in the collectives of a step: it comes from meeting more than once
-    line         what is idle while the thread of the steps is at a line of the script: that is what it mostly is there
-    calls        Python in steps of hosts without samples, where no frame was recorded either
-    keys         dispatch before a graph in which Python makes keys of its collectives: they cause it
-
-Where stacks were sampled, Python in steps and between them and waits for a value have the line of Python as `by`.
+The changes, and their order, are those of docs/method.md, "Ledger". Where stacks were sampled, Python in steps and between them
+and waits for a value have the line of Python as `by`.
 """
 
 from __future__ import annotations
