@@ -351,25 +351,6 @@ def test_prefetch_is_recognised_below_wrappers(
 
 
 @pytest.mark.parametrize(
-    ("calls", "action"), [(1, "Map in parallel"), (2, "Shuffle names or keys before")]
-)
-def test_what_fills_a_shuffle_is_blamed_on_the_shuffle(
-    calls: int, action: str, tmp_path: Path
-) -> None:
-    trace = new_trace(length_ms=1000)
-    for step in steps_of_100(trace):
-        step.host(WAIT, 0, 60)
-        step.host("Iterator::Root::Shuffle", 0, 60, {"id": 2})
-        for call in range(calls):
-            made = {"id": 3, "parent_id": 2}
-            step.host("Iterator::Root::Shuffle::Map", 30 * call, 30 * call + 50 / calls, made)
-    result, bound = examined(trace, tmp_path)
-    assert (result.worst.slowest_stage or "").endswith("::Map")
-    assert bound is not None
-    assert bound.action.startswith(action)
-
-
-@pytest.mark.parametrize(
     ("path", "kept", "made", "said"),
     [
         # In four steps 4 of 8 are dropped, which is less than a buffer may hold, and 8 of 12.

@@ -54,7 +54,6 @@ _WORKS_AHEAD = lazy_pattern(
 _READS = lazy_pattern(r"(?:TFRecord|TextLine|FixedLengthRecord|SSTable|RecordIO|LMDB|Csv)(?:V\d+)?")
 _KEEPS = lazy_pattern(r"::\w*(?:Cache|Snapshot)\w*")
 _HANDS_ON = lazy_pattern(r"(?:Finite|Forever)?(?:Repeat|Take|Skip)|Rebatch(?:V\d+)?")
-_SHUFFLES = lazy_pattern(r"Shuffle(?:AndRepeat)?(?:V\d+)?")
 _DROPS = lazy_pattern(r"(?:Finite|Forever|Parallel)?(Skip|Take|Filter|Shard)(?:V\d+)?")
 _EACH = lazy_pattern(
     r"(?:Parallel)?Map(?:V\d+)?|Prefetch|(?:Memory)?Cache(?:V\d+)?|(?:Finite|Forever)?(?:Repeat|Skip|Take)"
@@ -66,7 +65,6 @@ _CHANGES_NONE = lazy_pattern(
 )
 """Stages that hand on what they are given, in whatever order; a `Generator` alone takes it from a shard, that of a script is in a `FlatMap`."""
 _PASS = lazy_pattern(r"(.*Repeat)\[\d+\]", re.DOTALL)
-_FILLING_FACTOR: Final = 2
 _DROPPED_FACTOR: Final = 2
 _FEWEST_DROPPED: Final = 8
 """Elements made for one that is handed on, and dropped ones: a buffer holds few. Choices of ours."""
@@ -97,9 +95,9 @@ class InputSupply(Struct, frozen=True, eq=False):
     """What the pipelines of one host deliver.
 
     `stages`: those in the window, longest first. `slowest`: the one to change first; `share_ratio`: its share of the work of
-    all that the model waits for, `work_ratio`: of the window, `work_of_wait_ratio`: over the wait; `fills_shuffle`: most of
-    what it makes stays in the buffer of a shuffle; `dropped`: or is dropped. `missing`: what the pipeline lacks. `empty_step_ratio`: the share of the used steps in which a request met an empty buffer, of the
-    buffer for which that is least; `empty_wait_ratio`: the share of the wait in these steps. `wait_ps`: how long the thread of the steps was in calls for the next batch, in the window; `wait_of_steps`:
+    all that the model waits for, `work_ratio`: of the window, `work_of_wait_ratio`: over the wait; `dropped`: that most of
+    what it makes is dropped. `missing`: what the pipeline lacks. `empty_step_ratio`: the share of the used steps in which a
+    request met an empty buffer, of the buffer for which that is least; `empty_wait_ratio`: the share of the wait in these steps. `wait_ps`: how long the thread of the steps was in calls for the next batch, in the window; `wait_of_steps`:
     in each step of the host, used or not. `gives_again`: whether the pipeline gives the same
     examples in each epoch, for nothing changes them after a cache or arrays. `pass_count`: passes over the data in the window. `iterator_count`: iterators made
     in it, if the first requests to them are most of the wait. What is not known is None.
@@ -108,7 +106,6 @@ class InputSupply(Struct, frozen=True, eq=False):
     stages: tuple[InputStage, ...]
     slowest: InputStage | None
     share_ratio: float
-    fills_shuffle: bool
     dropped: Dropped | None
     missing: tuple[str, ...]
     work_ratio: float | None
@@ -211,7 +208,6 @@ def _supply(context: Run, host: int) -> InputSupply | None:
         stages=tuple(sorted(stages, key=lambda stage: -stage.self_ps)),
         slowest=slowest,
         share_ratio=own_ps / sum(stage.own_ps for stage in candidates) if slowest else 0.0,
-        fills_shuffle=slowest is not None and _fills_a_shuffle(slowest, stages),
         dropped=_dropped(slowest, stages) if slowest else None,
         missing=_missing(whole, is_distributed=is_distributed),
         work_ratio=own_ps / max(window.length_ps, 1) if slowest else None,
@@ -265,16 +261,6 @@ def _gives_again(stage: InputStage) -> bool:
     parts = stage.name.split("::")
     kept = (place for place, part in enumerate(parts) if _KEEPS.search(f"::{part}"))
     return all(map(_CHANGES_NONE.fullmatch, path_of("::".join(parts[: next(kept, None)]))))
-
-
-def _fills_a_shuffle(stage: InputStage, stages: Sequence[InputStage]) -> bool:
-    """Whether most of what a stage makes stays in the buffer of a shuffle: it is asked twice as often as the shuffle."""
-    return any(
-        _SHUFFLES.fullmatch(kind_of(other.name))
-        and stage.name.startswith(f"{other.name}::")
-        and stage.calls >= _FILLING_FACTOR * other.calls
-        for other in stages
-    )
 
 
 def _dropped(stage: InputStage, stages: Sequence[InputStage]) -> Dropped | None:

@@ -26,7 +26,6 @@ from traceview.analysis.rules.rule import FEW_STEPS, Advised, Rule, loss_of_host
 from traceview.analysis.rules.words import Argument, Line, Names, Number, Part
 from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray
-from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import State
@@ -53,7 +52,6 @@ _WITH_FUNCTION: Final = (
 )
 """Stages that run a function of the script: what takes cores runs in one."""
 
-_UNBATCH: Final = lazy_pattern(r"Unbatch(?:V\d+)?")
 _PREFETCH: Final = "prefetch"
 _LOCK: Final = "lock"
 _CORES: Final = "cores"
@@ -199,10 +197,6 @@ _ACTIONS: Final[dict[str, Advised]] = {
         "Use `tf.io.parse_example` on batches.",
     ),
     "filter": "Filter before expensive stages: `dataset.filter(predicate)` ahead of `dataset.map` and `dataset.batch`.",
-    "rows": (
-        "Work on whole batches instead of `unbatch`: a `dataset.map` with `tf.boolean_mask` keeps what the filter does.",
-        "A function for each row costs tens of microseconds, however little it does.",
-    ),
     "rejected": (
         "Store what the filter keeps, with `dataset.save(path)`, or reject elements before they are read.",
         "A filter reads and tests every element that it rejects.",
@@ -534,8 +528,6 @@ class _Sentences:
         if self._function and action == "map":
             # In parallel it takes more cores.
             action = "parallel_map"
-        if supply.fills_shuffle and not self._function:
-            return "shuffle"
         if action == "parallel_map" and stage.parallelism == 1 and not self._function:
             return "map"
         if action == "parallel_map" and self._waits:
@@ -551,8 +543,6 @@ class _Sentences:
         if action == "filter":
             whole = f"{stage.name}::"
             before = [kind_of(s.name) for s in supply.stages if s.name.startswith(whole)]
-            if any(map(_UNBATCH.fullmatch, before)):
-                return "rows"
             may_move = any(action_for(kind) in _MOVABLE for kind in before)
             return action if may_move else "rejected"
         if action == _GENERATOR and self._waits:
