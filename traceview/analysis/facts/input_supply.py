@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps, rows_in, step_bounds
-from traceview.analysis.facts.threads import LOCKED, SILENT, lock_waits
+from traceview.analysis.facts.threads import lock_waits
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import (
     BoolArray,
@@ -76,8 +76,6 @@ EMPTY_STEP_RATIO: Final = 0.25
 EMPTY_WAIT_RATIO: Final = 0.5
 """Of the wait: how much of it is in steps with empty buffers. A pipeline that fills a buffer from time to time makes few
 steps wait, and those for long."""
-LIMITING_WORK_RATIO: Final = 0.70
-"""Of the window: how long a stage works that cannot make more."""
 LOCK_WAIT_RATIO: Final = 0.02
 """Of the window: how long the thread of the step waits for Python's lock where another thread keeps it. Without a generator
 it was below 0.001."""
@@ -147,24 +145,13 @@ def supply_of(context: Run, host: int) -> InputSupply | None:
     return context.once(input_supplies).get(host)
 
 
-def causes_prolonged(context: Run, host: int, device: int) -> frozenset[Cause]:
-    """Causes of idle time of a device that Python of the pipeline prolongs, for it keeps the lock; mostly none.
-
-    It does where the thread of the step is seen to wait for the lock, and where a generator that is too slow works, and
-    does not wait, for most of the window.
-    """
+def keeps_lock(context: Run, host: int, device: int) -> bool:
+    """Whether Python of the pipeline runs while the thread of the step waits for the lock, for long enough; mostly not."""
     window, python = context.selection.windows[host], pipeline_python(context, host)
     if not window.length_ps or not python.start.size:
-        return frozenset()
+        return False
     waits = intersection(lock_waits(context, device), python)
-    if covered_ps(waits, window) >= LOCK_WAIT_RATIO * window.length_ps:
-        return frozenset(LOCKED)
-    supply = supply_of(context, host)
-    if supply is None or not supply.is_short or not supply.is_generator:
-        return frozenset()
-    rests = difference(joined_spans(_rest_by_thread(context, host).values()), python)
-    at_work_ratio = (supply.work_ratio or 0.0) - covered_ps(rests, window) / window.length_ps
-    return frozenset(SILENT) if at_work_ratio >= LIMITING_WORK_RATIO else frozenset()
+    return covered_ps(waits, window) >= LOCK_WAIT_RATIO * window.length_ps
 
 
 def _supply(context: Run, host: int) -> InputSupply | None:

@@ -34,8 +34,8 @@ from traceview.analysis.facts.dispatch import (
 )
 from traceview.analysis.facts.input_supply import (
     LOCK_WAIT_RATIO,
-    causes_prolonged,
     input_supplies,
+    keeps_lock,
     pipeline_python,
     supply_of,
 )
@@ -457,11 +457,11 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
     if supply is not None and not supply.is_short:
         # Requests for a batch that is ready are dispatch.
         draft.recast(draft.everywhen, (State.INPUT,), State.HOST_OPS)
-    locked = frozenset(OF_CAUSE[cause] for cause in causes_prolonged(context, host, draft.device))
-    if locked:
-        draft.recast(pipeline_python(context, host), locked, State.INPUT)
+    is_locked = keeps_lock(context, host, draft.device)
+    if is_locked:
+        draft.recast(pipeline_python(context, host), _LOCKED, State.INPUT)
     cores = core_waits(context, host)
     if cores is not None:
         ran = cores.ran_by(cores.pipeline)
-        _recast_without_cores(draft, cores, ran, State.INPUT, with_dispatch=not locked)
+        _recast_without_cores(draft, cores, ran, State.INPUT, with_dispatch=not is_locked)
         _recast_without_cores(draft, cores, cores.ran_by_processes, State.NO_CORE)

@@ -46,13 +46,10 @@ from traceview.xplane.planes import ActivityClass
 # Python's lock
 
 _CALLS: Final = b"TFE_Py_"
-SILENT: Final = (Cause.UNKNOWN, Cause.PYTHON)
-"""Causes of idle time in which the thread of the step records nothing."""
-
 _HELD_RATIO: Final = 0.5
 """Of the time that a thread computes: the line of one that keeps the lock, or the step waiting, for less is that of all it computes."""
 
-LOCKED: Final = (*SILENT, Cause.HOST_OPS, Cause.LAUNCH)
+LOCKED: Final = (Cause.UNKNOWN, Cause.PYTHON, Cause.HOST_OPS, Cause.LAUNCH)
 """Causes of idle time that get longer while another thread keeps Python's lock."""
 
 

@@ -9,11 +9,10 @@ from typing import Final
 from traceview.analysis.facts.input_supply import (
     EMPTY_STEP_RATIO,
     EMPTY_WAIT_RATIO,
-    LIMITING_WORK_RATIO,
     LOCK_WAIT_RATIO,
     WORK_RATIO,
     InputSupply,
-    causes_prolonged,
+    keeps_lock,
     pipeline_python,
     supply_of,
 )
@@ -281,14 +280,13 @@ INPUT_BOUND: Final = Rule(
     starts_at=(
         "devices wait for input for {limit} of the GPU time; where prefetch buffers were recorded, only if the slowest stage "
         "works {work_ratio} of the window and the buffers are empty in {empty_step_ratio} of the steps, or in steps with "
-        "{empty_wait_ratio} of the wait. A Python generator that works {limiting_work_ratio} of the window, and Python of "
-        "the pipeline for whose lock the step waits {lock_wait_ratio} of the window, count while they run"
+        "{empty_wait_ratio} of the wait. Python of the pipeline for whose lock the step waits {lock_wait_ratio} of the window "
+        "counts while it runs"
     ),
     limits={
         "work_ratio": WORK_RATIO,
         "empty_step_ratio": EMPTY_STEP_RATIO,
         "empty_wait_ratio": EMPTY_WAIT_RATIO,
-        "limiting_work_ratio": LIMITING_WORK_RATIO,
         "lock_wait_ratio": LOCK_WAIT_RATIO,
     },
     metrics={
@@ -328,7 +326,7 @@ def waits_of_devices(context: Context) -> Finding | None:
         context,
         host,
         supply,
-        keeps_lock=bool(causes_prolonged(context, host, worst)),
+        keeps_lock=keeps_lock(context, host, worst),
         takes_cores=bool(slowed_ps.any()),
     )
     # The slowest stage shows nothing of cores that a ready pipeline takes.
