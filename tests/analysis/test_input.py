@@ -295,24 +295,24 @@ def test_prefetch_comes_first_where_the_pipeline_fits_beside_the_step(
 
 
 @pytest.mark.parametrize(
-    ("path", "missing"),
+    ("path", "lacks_prefetch"),
     [
-        ("Root::Map", ("prefetch", "parallel_map")),
-        ("Root::Prefetch::Range", ()),
-        ("Root::MaxIntraOpParallelism::PrivateThreadPool::Options::ParallelMapV2", ()),
-        ("Root::FiniteTake::Shuffle", ("prefetch",)),
-        ("Prefetch::Map", ("parallel_map",)),
+        ("Root::Map", True),
+        ("Root::Prefetch::Range", False),
+        ("Root::MaxIntraOpParallelism::PrivateThreadPool::Options::ParallelMapV2", False),
+        ("Root::FiniteTake::Shuffle", True),
+        ("Prefetch::Map", False),
     ],
 )
 def test_prefetch_is_recognised_below_wrappers(
-    path: str, missing: tuple[str, ...], tmp_path: Path
+    path: str, lacks_prefetch: bool, tmp_path: Path
 ) -> None:
     trace = new_trace(length_ms=1000)
     for step in steps_of_100(trace):
         step.host(WAIT, 0, 40)
         step.host(f"Iterator::{path}", 0, 40, {"id": 2, "buffer_limit": 3})
     result, _ = examined(trace, tmp_path)
-    assert result.missing == missing
+    assert result.lacks_prefetch == lacks_prefetch
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,6 @@ from traceview.trace.host.state_timeline import intersection, joined_spans
 _WORKS_AHEAD = lazy_pattern(
     r"Prefetch|Parallel|LegacyParallel|MapAndBatch|ParseExample|DataService"
 )
-_READS = lazy_pattern(r"(?:TFRecord|TextLine|FixedLengthRecord|SSTable|RecordIO|LMDB|Csv)(?:V\d+)?")
 _KEEPS = lazy_pattern(r"::\w*(?:Cache|Snapshot)\w*")
 _HANDS_ON = lazy_pattern(r"(?:Finite|Forever)?(?:Repeat|Take|Skip)|Rebatch(?:V\d+)?")
 _DROPS = lazy_pattern(r"(?:Finite|Forever|Parallel)?(Skip|Take|Filter|Shard)(?:V\d+)?")
@@ -94,7 +93,7 @@ class InputSupply(Struct, frozen=True, eq=False):
 
     `stages`: those in the window, longest first. `slowest`: the one to change first; `share_ratio`: its share of the work of
     all that the model waits for, `work_ratio`: of the window, `work_of_wait_ratio`: over the wait; `dropped`: that most of
-    what it makes is dropped. `missing`: what the pipeline lacks. `empty_step_ratio`: the share of the used steps in which a
+    what it makes is dropped. `lacks_prefetch`: whether it does not work ahead. `empty_step_ratio`: the share of the used steps in which a
     request met an empty buffer, of the buffer for which that is least; `empty_wait_ratio`: the share of the wait in these steps. `wait_ps`: how long the thread of the steps was in calls for the next batch, in the window; `wait_of_steps`:
     in each step of the host, used or not. `gives_again`: whether the pipeline gives the same
     examples in each epoch, for nothing changes them after a cache or arrays. `pass_count`: passes over the data in the window. `iterator_count`: iterators made
@@ -105,7 +104,7 @@ class InputSupply(Struct, frozen=True, eq=False):
     slowest: InputStage | None
     share_ratio: float
     dropped: Dropped | None
-    missing: tuple[str, ...]
+    lacks_prefetch: bool
     work_ratio: float | None
     work_of_wait_ratio: float | None
     empty_step_ratio: float | None
@@ -196,7 +195,8 @@ def _supply(context: Run, host: int) -> InputSupply | None:
         slowest=slowest,
         share_ratio=own_ps / sum(stage.own_ps for stage in candidates) if slowest else 0.0,
         dropped=_dropped(slowest, stages) if slowest else None,
-        missing=_missing(whole, is_distributed=is_distributed),
+        # A distributed dataset works ahead by itself, on the threads that fill the shards.
+        lacks_prefetch=not is_distributed and _lacks_prefetch(whole),
         work_ratio=own_ps / max(window.length_ps, 1) if slowest else None,
         work_of_wait_ratio=own_ps / waited_ps if slowest and waited_ps else None,
         empty_step_ratio=empty[0],
@@ -222,25 +222,11 @@ def _waited_for(stages: Sequence[InputStage], *, is_distributed: bool) -> list[I
     ]
 
 
-def _missing(stages: Sequence[InputStage], *, is_distributed: bool) -> tuple[str, ...]:
-    """What a pipeline lacks, by the names of its stages; nothing without names."""
-    names = [stage.name for stage in _waited_for(stages, is_distributed=is_distributed)]
-    paths = [path_of(name) for name in names]
-    readers = [name for name in names if _READS.fullmatch(kind_of(name))]
-    missing = []
-    # A distributed dataset works ahead by itself, on the threads that fill the shards.
+def _lacks_prefetch(stages: Sequence[InputStage]) -> bool:
+    """Whether a pipeline does not work ahead, by the names of its stages; not known without names."""
+    paths = [path_of(stage.name) for stage in _waited_for(stages, is_distributed=False)]
     last = [next(filterfalse(_HANDS_ON.fullmatch, path), PREFETCH) for path in paths]
-    if not is_distributed and not all(map(_WORKS_AHEAD.match, last)):
-        missing.append("prefetch")
-    if any("Map" in path for path in paths):
-        missing.append("parallel_map")
-    if any("Interleave" in path for path in paths) or any(
-        "Interleave" not in name for name in readers
-    ):
-        missing.append("parallel_interleave")
-    if readers and not any(_KEEPS.search(name) for name in names):
-        missing.append("cache")
-    return tuple(missing)
+    return not all(map(_WORKS_AHEAD.match, last))
 
 
 def _gives_again(stage: InputStage) -> bool:

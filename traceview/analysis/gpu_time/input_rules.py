@@ -479,7 +479,7 @@ class _Sentences:
         supply = self._supply
         if supply is None or supply.slowest is None:
             return False
-        return "prefetch" in supply.missing and not supply.is_generator
+        return supply.lacks_prefetch and not supply.is_generator
 
     def _add_cores(self) -> None:
         """That the pipeline takes cores; where that is the title, with the stage of most work that runs a function."""
@@ -590,7 +590,7 @@ def _evidence(context: Context, host: int, supply: InputSupply | None) -> Iterat
         of_empty = supply.empty_wait_ratio
         if empty is not None and of_empty is not None and of_empty >= EMPTY_WAIT_RATIO:
             yield Evidence("empty_wait_ratio", of_empty, EMPTY_WAIT_RATIO, name)
-        if "prefetch" in supply.missing:
+        if supply.lacks_prefetch:
             yield Evidence("missing", "prefetch", None, name, value_is="words")
     if python := context.python_of_input.get(name):
         yield python.evidence
