@@ -16,7 +16,7 @@ def causes_of_gaps(gaps: Gaps) -> npt.NDArray[np.int64]:
     """The time of each whole gap with each cause, int64 `[causes, gaps]`."""
     result = np.zeros((len(Cause), gaps.count), dtype=np.int64)
     spans = gaps.idle_spans
-    np.add.at(result, (spans.cause, gaps.gap[spans.piece]), spans.end_ps - spans.start_ps)
+    np.add.at(result, (spans.cause, spans.gap), spans.end_ps - spans.start_ps)
     return result
 
 

@@ -155,11 +155,11 @@ def same_idle(
     for row, expected_row in zip(rows, expected, strict=True):
         for key in ("idle_ps", "gap_count", "longest_gap_ps"):
             assert getattr(row, key) == expected_row[key], (row.device, key)
-        starts, ends = gaps_of[row.device].spans
-        parts = causes_of_gaps(gaps_of[row.device])
+        gaps = gaps_of[row.device]
+        parts = causes_of_gaps(gaps)
         assert [
             (int(start), int(end - start), _by_cause(parts[:, i]))
-            for i, (start, end) in enumerate(zip(starts, ends, strict=True))
+            for i, (start, end) in enumerate(zip(gaps.start_ps, gaps.end_ps, strict=True))
         ] == [
             (gap["start_ps"], gap["duration_ps"], gap["causes"])
             for gap in sorted(expected_row["gaps"], key=lambda gap: gap["start_ps"])

@@ -68,7 +68,7 @@ def slow_map() -> Scenario:
         },
         "waiting_ps": {"Root::Prefetch": ms(117.6)},
         "bottleneck": "Root::Prefetch::Map",
-        "missing": ["parallel_map", "parallel_interleave", "cache"],
+        "lacks_prefetch": False,
     }
     return scenario(trace, ["input-bound"], input=truth)
 
@@ -89,7 +89,7 @@ def slow_reading() -> Scenario:
         "self_ps": {"Root": ms(4), "Root::BatchV2": ms(8), "Root::BatchV2::TFRecord": ms(36)},
         "waiting_ps": {},
         "bottleneck": "Root::BatchV2::TFRecord",
-        "missing": ["prefetch", "parallel_interleave", "cache"],
+        "lacks_prefetch": True,
     }
     return scenario(trace, ["input-bound"], input=truth)
 
@@ -114,7 +114,7 @@ def healthy_prefetch() -> Scenario:
         },
         "waiting_ps": {},
         "bottleneck": "Root::Prefetch::ParallelMapV2",
-        "missing": [],
+        "lacks_prefetch": False,
     }
     return scenario(trace, must_not=["input-bound"], input=truth)
 
@@ -168,6 +168,6 @@ def late_shard() -> Scenario:
         "verdict": "high",
         "wait_ps": ms(80.4),
         "bottleneck": "Root::Map",
-        "missing": ["parallel_map"],
+        "lacks_prefetch": False,
     }
     return scenario(trace, ["input-bound"], input=truth)

@@ -27,7 +27,7 @@ def lead_of(of_host: dict[str, Any], changes: dict[str, Any]) -> Sentence | None
     result: dict[str, Any] = {"input_ratio": 0.616, "verdict": "high", **changes}
     hosts = (InputHost(**known | of_host),)
     return section(
-        view_of(), Input(hosts=hosts, missing=(), stages=(), stage_count=0, **result)
+        view_of(), Input(hosts=hosts, lacks_prefetch=False, stages=(), stage_count=0, **result)
     ).lead
 
 

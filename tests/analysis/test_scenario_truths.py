@@ -57,7 +57,7 @@ def pipelines(report: Report) -> dict[str, Any]:
         "self_ps": {name: stage.self_ps for name, stage in stages.items()},
         "waiting_ps": {name: s.waiting_ps for name, s in stages.items() if s.waiting_ps},
         "bottleneck": host.slowest_stage and host.slowest_stage.removeprefix("Iterator::"),
-        "missing": list(result.missing),
+        "lacks_prefetch": result.lacks_prefetch,
     }
 
 

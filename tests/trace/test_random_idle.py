@@ -19,7 +19,9 @@ from tests.gap_causes import causes_of_gaps, causes_of_steps
 from tests.oracle import run_answer
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import select
+from traceview.analysis.measures.idle_report import longest_steps
 from traceview.trace.host.cause import Cause
+from traceview.trace.model import StepBounds
 from traceview.trace.reading.load import load
 
 TICK_PS = 10 * US
@@ -192,9 +194,9 @@ def test_every_gap_is_as_the_oracle_says(
     for gaps, expected in zip(idle.gaps.values(), answer, strict=True):
         steps = selection.steps[trace.device_list[gaps.device].host]
         numbers = [*(step.number for step in steps), None]
-        start, end = gaps.spans
+        start, end = gaps.start_ps, gaps.end_ps
         causes = causes_of_gaps(gaps)
-        step_of = gaps.longest_steps.tolist()
+        step_of = longest_steps(gaps, StepBounds.of(steps)).tolist()
         assert [
             (int(start[i]), int(end[i] - start[i]), by_cause(causes[:, i]), numbers[step_of[i]])
             for i in range(gaps.count)

@@ -334,8 +334,7 @@ class _Waits:
 
 def _idle(gaps: Gaps, states: HostStates, waits: _Waits) -> _Spans:
     spans = gaps.idle_spans
-    gap = gaps.gap.take(spans.piece)
-    by = _late_threads(gaps, states, spans.start_ps, gap)
+    by = _late_threads(gaps, states)
     by_kind = np.where(by == NONE, np.uint8(By.NONE), np.uint8(By.THREAD))
     of_device = np.flatnonzero(spans.cause == Cause.DEVICE_WAIT)
     if of_device.size:
@@ -348,10 +347,10 @@ def _idle(gaps: Gaps, states: HostStates, waits: _Waits) -> _Spans:
         spans.start_ps,
         spans.end_ps,
         _STATE_OF_CAUSE.take(spans.cause),
-        np.full(gap.size, IDLE, dtype=np.uint8),
+        np.full(by.size, IDLE, dtype=np.uint8),
         by_kind,
         by,
-        gaps.after.take(gap),
+        gaps.after.take(spans.gap),
     )
 
 
@@ -388,8 +387,9 @@ def _named_by_ops(trace: Trace, columns: Columns, gaps: Gaps, states: HostStates
     )
 
 
-def _late_threads(gaps: Gaps, states: HostStates, start: Int64Array, gap: Int32Array) -> Int32Array:
+def _late_threads(gaps: Gaps, states: HostStates) -> Int32Array:
     """The line of the thread that was late at the start of each span of a gap; `NONE` where it is not known."""
+    start, gap = gaps.idle_spans.start_ps, gaps.idle_spans.gap
     # Until it handed the work over, the thread that calls graphs was late; a thread has the number of its first line.
     is_handed = gaps.is_handed.take(gap) & (start >= gaps.handed_over_ps.take(gap))
     return np.where(is_handed, gaps.thread.take(gap), np.int32(states.caller))

@@ -161,12 +161,10 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         *,
         states: Collection[State] | None = None,
         devices: Collection[int] | None = None,
-        steps: Collection[int] | None = None,
         by_device: int | None = None,
-        by_ops: Int64Array | None = None,
         events: Int64Array | None = None,
     ) -> BoolArray:
-        """Which rows are of these states, devices (numbers of the device list), steps (indices) and causers; bool `[n]`.
+        """Which rows are of these states and devices (numbers of the device list), and by a device; bool `[n]`.
 
         `events`: rows of the device columns, in which the device is busy with one of these. Only rows that take part in
         sums are chosen.
@@ -180,8 +178,6 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         used = np.append(False, self.is_used)
         if not self.has_steps:
             used[:] = True
-        if steps is not None:
-            used &= is_in(np.arange(-1, len(self.steps)), list(steps))
         chosen: BoolArray = STATE_SWEEPS.in_both(
             columns.state, wanted, columns.step, used.view(np.uint8)
         )
@@ -190,8 +186,6 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
                 chosen[self.rows_of(device)] = False
         if by_device is not None:
             chosen &= (columns.by_kind == By.DEVICE) & (columns.by == by_device)
-        if by_ops is not None:
-            chosen &= (columns.by_kind == By.OP) & is_in(columns.by, by_ops)
         if events is not None:
             chosen &= (columns.activity != IDLE) & is_in(columns.event, events)
         return chosen
@@ -473,7 +467,7 @@ def gap_states(ledger: Ledger, gaps: Gaps, chosen: Int64Array) -> GapStates:
     own, columns = ledger.rows_of(gaps.device), ledger.columns
     begins = columns.start_ps[own]
     # All rows between the bounds of a gap are idle.
-    first, last = (places(begins, bound[chosen]) for bound in gaps.spans)
+    first, last = (places(begins, bound[chosen]) for bound in (gaps.start_ps, gaps.end_ps))
     count = last - first
     gap = np.repeat(np.arange(chosen.size), count)
     rows = own.start + np.arange(gap.size) + (last - np.cumsum(count))[gap]

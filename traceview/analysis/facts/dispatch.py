@@ -227,7 +227,7 @@ def _recast_after_waits(draft: Draft) -> None:
     states, python = draft.states, draft.python
     if states.caller == NONE or (python is None and not states.caller_spans[1].start.size):
         return
-    start, end = draft.gaps.spans
+    start, end = draft.gaps.start_ps, draft.gaps.end_ps
     since = _waiting_since(draft, start)
     waits = np.flatnonzero(since < start)
     # Else the next work was launched, or another thread was at work on it, before the device had nothing to do.
@@ -261,7 +261,7 @@ def _ahead_ps(draft: Draft, gaps: Int64Array, before: IntervalSet) -> Int64Array
 
     As much as it has waited while the device worked, `before` gaps and at other times, each wait counted once.
     """
-    start, end = draft.gaps.spans
+    start, end = draft.gaps.start_ps, draft.gaps.end_ps
     _, shown = draft.states.caller_spans
     waited = intersection(joined_spans((shown, before)), draft.everywhen)
     waited_ps = difference(waited, union(start, end)).before(start[gaps])

@@ -1,13 +1,8 @@
 """Judges whether the input pipeline of each host makes batches as fast as the model takes them, and what it lacks.
 
-The slowest stage is the one with the longest own time among those that the model waits for. Stages that only pass on
-what others made (the root, other wrappers, `Prefetch`, the generator of a replica's shard) cannot be it. It says how much of the
-window it works. The prefetch buffers between it and the model say whether that
-is too slow: a model that takes faster than the pipeline makes meets empty ones. Only the fill of `Prefetch` counts;
-parallel stages record calls that still run as elements.
-
-A Python function of the pipeline, such as a generator, is one op, whether it computes or waits for a server. While it waits,
-as the processor time of its thread shows, it does not need Python's lock, so that time is left out.
+Defined in docs/method.md, "Pipeline stages" and "Supply". Only the fill of `Prefetch` counts; parallel stages record calls that
+still run as elements. A Python function of the pipeline, such as a generator, is one op, whether it computes or waits for a server;
+while it waits, as the processor time of its thread shows, it does not need Python's lock.
 """
 
 from __future__ import annotations
@@ -23,7 +18,7 @@ from msgspec import Struct
 
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps, rows_in, step_bounds
-from traceview.analysis.facts.threads import LOCKED, SILENT, lock_waits
+from traceview.analysis.facts.threads import lock_waits
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import (
     BoolArray,
@@ -56,10 +51,8 @@ from traceview.trace.host.state_timeline import intersection, joined_spans
 _WORKS_AHEAD = lazy_pattern(
     r"Prefetch|Parallel|LegacyParallel|MapAndBatch|ParseExample|DataService"
 )
-_READS = lazy_pattern(r"(?:TFRecord|TextLine|FixedLengthRecord|SSTable|RecordIO|LMDB|Csv)(?:V\d+)?")
 _KEEPS = lazy_pattern(r"::\w*(?:Cache|Snapshot)\w*")
 _HANDS_ON = lazy_pattern(r"(?:Finite|Forever)?(?:Repeat|Take|Skip)|Rebatch(?:V\d+)?")
-_SHUFFLES = lazy_pattern(r"Shuffle(?:AndRepeat)?(?:V\d+)?")
 _DROPS = lazy_pattern(r"(?:Finite|Forever|Parallel)?(Skip|Take|Filter|Shard)(?:V\d+)?")
 _EACH = lazy_pattern(
     r"(?:Parallel)?Map(?:V\d+)?|Prefetch|(?:Memory)?Cache(?:V\d+)?|(?:Finite|Forever)?(?:Repeat|Skip|Take)"
@@ -71,7 +64,6 @@ _CHANGES_NONE = lazy_pattern(
 )
 """Stages that hand on what they are given, in whatever order; a `Generator` alone takes it from a shard, that of a script is in a `FlatMap`."""
 _PASS = lazy_pattern(r"(.*Repeat)\[\d+\]", re.DOTALL)
-_FILLING_FACTOR: Final = 2
 _DROPPED_FACTOR: Final = 2
 _FEWEST_DROPPED: Final = 8
 """Elements made for one that is handed on, and dropped ones: a buffer holds few. Choices of ours."""
@@ -83,8 +75,6 @@ EMPTY_STEP_RATIO: Final = 0.25
 EMPTY_WAIT_RATIO: Final = 0.5
 """Of the wait: how much of it is in steps with empty buffers. A pipeline that fills a buffer from time to time makes few
 steps wait, and those for long."""
-LIMITING_WORK_RATIO: Final = 0.70
-"""Of the window: how long a stage works that cannot make more."""
 LOCK_WAIT_RATIO: Final = 0.02
 """Of the window: how long the thread of the step waits for Python's lock where another thread keeps it. Without a generator
 it was below 0.001."""
@@ -102,9 +92,9 @@ class InputSupply(Struct, frozen=True, eq=False):
     """What the pipelines of one host deliver.
 
     `stages`: those in the window, longest first. `slowest`: the one to change first; `share_ratio`: its share of the work of
-    all that the model waits for, `work_ratio`: of the window, `work_of_wait_ratio`: over the wait; `fills_shuffle`: most of
-    what it makes stays in the buffer of a shuffle; `dropped`: or is dropped. `missing`: what the pipeline lacks. `empty_step_ratio`: the share of the used steps in which a request met an empty buffer, of the
-    buffer for which that is least; `empty_wait_ratio`: the share of the wait in these steps. `wait_ps`: how long the thread of the steps was in calls for the next batch, in the window; `wait_of_steps`:
+    all that the model waits for, `work_ratio`: of the window, `work_of_wait_ratio`: over the wait; `dropped`: that most of
+    what it makes is dropped. `lacks_prefetch`: whether it does not work ahead. `empty_step_ratio`: the share of the used steps in which a
+    request met an empty buffer, of the buffer for which that is least; `empty_wait_ratio`: the share of the wait in these steps. `wait_ps`: how long the thread of the steps was in calls for the next batch, in the window; `wait_of_steps`:
     in each step of the host, used or not. `gives_again`: whether the pipeline gives the same
     examples in each epoch, for nothing changes them after a cache or arrays. `pass_count`: passes over the data in the window. `iterator_count`: iterators made
     in it, if the first requests to them are most of the wait. What is not known is None.
@@ -113,9 +103,8 @@ class InputSupply(Struct, frozen=True, eq=False):
     stages: tuple[InputStage, ...]
     slowest: InputStage | None
     share_ratio: float
-    fills_shuffle: bool
     dropped: Dropped | None
-    missing: tuple[str, ...]
+    lacks_prefetch: bool
     work_ratio: float | None
     work_of_wait_ratio: float | None
     empty_step_ratio: float | None
@@ -155,24 +144,13 @@ def supply_of(context: Run, host: int) -> InputSupply | None:
     return context.once(input_supplies).get(host)
 
 
-def causes_prolonged(context: Run, host: int, device: int) -> frozenset[Cause]:
-    """Causes of idle time of a device that Python of the pipeline prolongs, for it keeps the lock; mostly none.
-
-    It does where the thread of the step is seen to wait for the lock, and where a generator that is too slow works, and
-    does not wait, for most of the window.
-    """
+def keeps_lock(context: Run, host: int, device: int) -> bool:
+    """Whether Python of the pipeline runs while the thread of the step waits for the lock, for long enough; mostly not."""
     window, python = context.selection.windows[host], pipeline_python(context, host)
     if not window.length_ps or not python.start.size:
-        return frozenset()
+        return False
     waits = intersection(lock_waits(context, device), python)
-    if covered_ps(waits, window) >= LOCK_WAIT_RATIO * window.length_ps:
-        return frozenset(LOCKED)
-    supply = supply_of(context, host)
-    if supply is None or not supply.is_short or not supply.is_generator:
-        return frozenset()
-    rests = difference(joined_spans(_rest_by_thread(context, host).values()), python)
-    at_work_ratio = (supply.work_ratio or 0.0) - covered_ps(rests, window) / window.length_ps
-    return frozenset(SILENT) if at_work_ratio >= LIMITING_WORK_RATIO else frozenset()
+    return covered_ps(waits, window) >= LOCK_WAIT_RATIO * window.length_ps
 
 
 def _supply(context: Run, host: int) -> InputSupply | None:
@@ -216,9 +194,9 @@ def _supply(context: Run, host: int) -> InputSupply | None:
         stages=tuple(sorted(stages, key=lambda stage: -stage.self_ps)),
         slowest=slowest,
         share_ratio=own_ps / sum(stage.own_ps for stage in candidates) if slowest else 0.0,
-        fills_shuffle=slowest is not None and _fills_a_shuffle(slowest, stages),
         dropped=_dropped(slowest, stages) if slowest else None,
-        missing=_missing(whole, is_distributed=is_distributed),
+        # A distributed dataset works ahead by itself, on the threads that fill the shards.
+        lacks_prefetch=not is_distributed and _lacks_prefetch(whole),
         work_ratio=own_ps / max(window.length_ps, 1) if slowest else None,
         work_of_wait_ratio=own_ps / waited_ps if slowest and waited_ps else None,
         empty_step_ratio=empty[0],
@@ -244,25 +222,11 @@ def _waited_for(stages: Sequence[InputStage], *, is_distributed: bool) -> list[I
     ]
 
 
-def _missing(stages: Sequence[InputStage], *, is_distributed: bool) -> tuple[str, ...]:
-    """What a pipeline lacks, by the names of its stages; nothing without names."""
-    names = [stage.name for stage in _waited_for(stages, is_distributed=is_distributed)]
-    paths = [path_of(name) for name in names]
-    readers = [name for name in names if _READS.fullmatch(kind_of(name))]
-    missing = []
-    # A distributed dataset works ahead by itself, on the threads that fill the shards.
+def _lacks_prefetch(stages: Sequence[InputStage]) -> bool:
+    """Whether a pipeline does not work ahead, by the names of its stages; not known without names."""
+    paths = [path_of(stage.name) for stage in _waited_for(stages, is_distributed=False)]
     last = [next(filterfalse(_HANDS_ON.fullmatch, path), PREFETCH) for path in paths]
-    if not is_distributed and not all(map(_WORKS_AHEAD.match, last)):
-        missing.append("prefetch")
-    if any("Map" in path for path in paths):
-        missing.append("parallel_map")
-    if any("Interleave" in path for path in paths) or any(
-        "Interleave" not in name for name in readers
-    ):
-        missing.append("parallel_interleave")
-    if readers and not any(_KEEPS.search(name) for name in names):
-        missing.append("cache")
-    return tuple(missing)
+    return not all(map(_WORKS_AHEAD.match, last))
 
 
 def _gives_again(stage: InputStage) -> bool:
@@ -270,16 +234,6 @@ def _gives_again(stage: InputStage) -> bool:
     parts = stage.name.split("::")
     kept = (place for place, part in enumerate(parts) if _KEEPS.search(f"::{part}"))
     return all(map(_CHANGES_NONE.fullmatch, path_of("::".join(parts[: next(kept, None)]))))
-
-
-def _fills_a_shuffle(stage: InputStage, stages: Sequence[InputStage]) -> bool:
-    """Whether most of what a stage makes stays in the buffer of a shuffle: it is asked twice as often as the shuffle."""
-    return any(
-        _SHUFFLES.fullmatch(kind_of(other.name))
-        and stage.name.startswith(f"{other.name}::")
-        and stage.calls >= _FILLING_FACTOR * other.calls
-        for other in stages
-    )
 
 
 def _dropped(stage: InputStage, stages: Sequence[InputStage]) -> Dropped | None:

@@ -1,30 +1,7 @@
 """Makes the ledger of a context: the states of the devices and hosts, changed where more shows who caused them.
 
-In this order:
-
-    side work    its share of the instants that ops of the model have, where the ops that run take all cores
-    evaluation   all that devices of a host do while it evaluates between step markers
-    checkpoint   Python between steps, between markers between which the host saves; what is traced of what was restored
-    framework    Python while the thread of the steps is in a call of the framework: it traces or compiles, or, in a step, it
-                 dispatches
-    small ops    the time of ops and kernels so short that dispatch is what they cost, where a step runs many of them
-    waited       dispatch and launches in a gap that began while the host waited for the device to finish
-    callback     what is idle while a program of XLA calls Python
-    resharding   what is idle while JAX gives arrays of devices another sharding by way of the host: copies from there
-    garbage      dispatch, launches and Python, in steps and between them, while Python collects garbage
-    thread       dispatch, launches and Python while another thread of the script keeps Python's lock, and waits in Python
-                 while one computes; what ops and dispatch wait for the core that one takes, as NumPy does
-    input        what is idle while Python of the pipeline keeps the lock, and what ops and dispatch wait for the cores that it
-                 takes; but not a request for a batch that is ready, which is dispatch
-    no core      what ops and dispatch wait for the cores that other processes take
-    turn         idle time of devices that run one after another, or in critical sections, while another one has its turn
-    no work      idle time of a device that only copies, and, while another one computes, of one that computes little
-    meeting      what all devices wait in the collectives of a step: it comes from meeting more than once
-    line         what is idle while the thread of the steps is at a line of the script: that is what it mostly is there
-    calls        Python in steps of hosts without samples, where no frame was recorded either
-    keys         dispatch before a graph in which Python makes keys of its collectives: they cause it
-
-Where stacks were sampled, Python in steps and between them and waits for a value have the line of Python as `by`.
+The changes, and their order, are those of docs/method.md, "Ledger". Where stacks were sampled, Python in steps and between them
+and waits for a value have the line of Python as `by`.
 """
 
 from __future__ import annotations
@@ -57,8 +34,8 @@ from traceview.analysis.facts.dispatch import (
 )
 from traceview.analysis.facts.input_supply import (
     LOCK_WAIT_RATIO,
-    causes_prolonged,
     input_supplies,
+    keeps_lock,
     pipeline_python,
     supply_of,
 )
@@ -81,7 +58,6 @@ from traceview.base.intervals import (
     BoolArray,
     Int64Array,
     IntervalSet,
-    difference,
     nesting,
     places,
     union,
@@ -102,9 +78,7 @@ from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import side_work_of
-from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.host.python_lines import WAITS_RATIO
 from traceview.trace.host.state_timeline import complement, intersection, joined_spans
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass, HostNameKind
@@ -283,33 +257,9 @@ def _recast_python(draft: Draft) -> None:
     )
     state = State.HOST_OPS if draft.kind == "replica" else State.LAUNCH
     draft.recast(spans, (State.PYTHON,), state)
-    of_framework = joined_spans((spans, compiles))
     if is_of_jax(draft.trace):
         called_back = lines.called_back(caller, draft.states.calls)
         draft.recast(called_back, (State.HOST_OPS, State.LAUNCH), State.PYTHON)
-    at_work = lines.at_work(caller, silences, least_load=WAITS_RATIO)
-    _recast_late_dispatch(draft, difference(at_work, of_framework))
-
-
-def _recast_late_dispatch(draft: Draft, of_script: IntervalSet) -> None:
-    """Dispatch in a gap is Python as long as the host was in that when the gap began, while the device was at work.
-
-    Without that Python the host would have handed on the work so much earlier. `of_script`: when it is in the script.
-    """
-    start, _ = draft.gaps.spans
-    spoken, _ = draft.states.caller_spans
-    since = last_begun(spoken, start - 1)[1]
-    is_silent = (since < start) & (since > LONG_AGO_PS)
-    hidden = of_script.within(np.where(is_silent, since, start), start)
-    columns = draft.columns
-    rows = np.flatnonzero(draft.idle_in((State.HOST_OPS, State.LAUNCH)))
-    gap = np.searchsorted(start, columns.start_ps[rows], "right") - 1
-    duration = columns.duration_ps[rows]
-    before = np.cumsum(duration) - duration
-    first = np.searchsorted(gap, gap)
-    length = np.zeros(columns.count, dtype=np.int64)
-    length[rows] = np.clip(hidden[gap] - (before - before[first]), 0, duration)
-    draft.recast_ends(length, State.PYTHON)
 
 
 def _callbacks(trace: Trace, host: int) -> list[tuple[int, IntervalSet]]:
@@ -525,11 +475,11 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
     if supply is not None and not supply.is_short:
         # Requests for a batch that is ready are dispatch.
         draft.recast(draft.everywhen, (State.INPUT,), State.HOST_OPS)
-    locked = frozenset(OF_CAUSE[cause] for cause in causes_prolonged(context, host, draft.device))
-    if locked:
-        draft.recast(pipeline_python(context, host), locked, State.INPUT)
+    is_locked = keeps_lock(context, host, draft.device)
+    if is_locked:
+        draft.recast(pipeline_python(context, host), _LOCKED, State.INPUT)
     cores = core_waits(context, host)
     if cores is not None:
         ran = cores.ran_by(cores.pipeline)
-        _recast_without_cores(draft, cores, ran, State.INPUT, with_dispatch=not locked)
+        _recast_without_cores(draft, cores, ran, State.INPUT, with_dispatch=not is_locked)
         _recast_without_cores(draft, cores, cores.ran_by_processes, State.NO_CORE)

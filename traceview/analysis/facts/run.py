@@ -19,7 +19,7 @@ from traceview.base.timing import stage
 from traceview.base.units import PS_PER_S
 from traceview.trace.host.gaps import Gaps, gaps_of_device
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.model import StepBounds, Trace
+from traceview.trace.model import Trace
 from traceview.trace.strategy.collectives import Collectives, collectives_of
 from traceview.xplane.planes import ActivityClass
 
@@ -170,8 +170,7 @@ def _idle_time(run: Run) -> IdleAttribution:
             if not devices or host not in trace.hosts_with_device_events:
                 continue
             states[host] = HostStates(trace, host)
-            steps = StepBounds.of(selection.steps[host])
-            find = partial(gaps_of_device, trace, window=window, steps=steps, states=states[host])
+            find = partial(gaps_of_device, trace, window=window, states=states[host])
             if trace.threads_beside:
                 states[host].gather(trace.threads_beside)
             found |= made_of_each(find, devices, trace.threads_beside)

@@ -1,28 +1,14 @@
 """Finds what the threads of the model lose to other threads: Python's lock, what these make, and the cores that they have.
 
+All of it is defined in docs/method.md: "Supply" (the lock), "Python threads beside the step", "Waits for a core".
+
 A call of TensorFlow from Python, `TFE_Py_…`, gives the lock back while it works, and needs it again to return. What it
 records ends before that, so the rest of the call is the wait (TensorFlow 2.21, measured: at most 22 µs in five
 recordings without another thread that runs Python, up to 9.6 ms beside a generator). Between its calls the thread runs
-Python and records nothing. While another thread runs Python, it is silent for longer, for it shares the lock: what it is
-silent more than at other times is due to that thread.
+Python and records nothing; while it shares the lock it is silent for longer.
 
-One thread at a time runs Python. One that computes gives the lock to another only after 5 ms. The samples of the stacks
-show such a thread: the sampling waits for the lock as well, so rounds come late, while the thread takes processor time.
-Threads of the input pipeline do not count here; Python did not start them.
-
-Where the thread of the step waits in Python, and uses no processor, it waits for what another thread makes, if one computes
-meanwhile: for a batch in a queue, or for its end. A graph waits likewise in an asynchronous op, such as one that takes from a
-queue of TensorFlow: the thread that puts something in ends it, which both record.
-
-A thread that computes without the lock, as NumPy does on large arrays, takes a core and nothing else.
-
-The kernel counts how long each thread ran and how long it waited for a core (`ThreadClocks`). Between two looks at the clocks
-the threads of the model run on some cores, and want more. Alone they would have what they want, on all cores at most, and all
-that the model does then would be shorter by what they lack of that, whichever of them it is that waits: the others wait for it. This
-they owe to the other threads and processes, to each in proportion to what it ran, and no more than it ran.
-
-Of the model are the threads with its events; others are those that work for the input pipeline, and threads of the script in
-Python, which compute beside the step. What threads without any events ran is nobody's.
+One that computes gives the lock to another only after 5 ms. The sampling of stacks waits for the lock as well, so its rounds come
+late while such a thread takes processor time.
 """
 
 from __future__ import annotations
@@ -60,13 +46,10 @@ from traceview.xplane.planes import ActivityClass
 # Python's lock
 
 _CALLS: Final = b"TFE_Py_"
-SILENT: Final = (Cause.UNKNOWN, Cause.PYTHON)
-"""Causes of idle time in which the thread of the step records nothing."""
-
 _HELD_RATIO: Final = 0.5
 """Of the time that a thread computes: the line of one that keeps the lock, or the step waiting, for less is that of all it computes."""
 
-LOCKED: Final = (*SILENT, Cause.HOST_OPS, Cause.LAUNCH)
+LOCKED: Final = (Cause.UNKNOWN, Cause.PYTHON, Cause.HOST_OPS, Cause.LAUNCH)
 """Causes of idle time that get longer while another thread keeps Python's lock."""
 
 

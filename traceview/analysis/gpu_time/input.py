@@ -7,7 +7,7 @@ union of the `IteratorGetNext…` calls that hold up the step.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import Final
 
 from traceview.analysis.facts.input_supply import InputSupply, input_supplies
 from traceview.analysis.gpu_time.input_rules import INPUT_BOUND, wait_of_host, waits_of_devices
@@ -22,7 +22,6 @@ from traceview.base.record import (
     Record,
     StageName,
     Words,
-    one_of,
 )
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -80,7 +79,7 @@ class Input(Record, frozen=True):
             steps; null where not known.
         verdict: high from 0.20 on, moderate from 0.05 on, else none; null without a ratio.
         hosts: How long the model of each host waited.
-        missing: What the pipeline of the host that waits most lacks, by the names of its stages.
+        lacks_prefetch: Whether the pipeline of the host that waits most does not work ahead, by the names of its stages.
         stages: Stages with the longest self time, the longest first.
         stage_count: Stages in all.
     """
@@ -88,9 +87,7 @@ class Input(Record, frozen=True):
     input_ratio: Ratio | None
     verdict: Verdict | None
     hosts: tuple[InputHost, ...]
-    missing: tuple[
-        Annotated[str, one_of("prefetch", "parallel_map", "parallel_interleave", "cache")], ...
-    ]
+    lacks_prefetch: bool
     stages: tuple[InputStage, ...]
     stage_count: Count
 
@@ -121,7 +118,7 @@ def compute(context: Context) -> Input | Skipped:
         input_ratio=ratio,
         verdict=None if ratio is None else verdict_of(ratio),
         hosts=tuple(rows.values()),
-        missing=supplies[worst].missing,
+        lacks_prefetch=supplies[worst].lacks_prefetch,
         stages=tuple(stages[: context.options.rows_of(TOP_STAGES)]),
         stage_count=len(stages),
     )
@@ -176,12 +173,6 @@ def diagnose(context: Context, result: Input | None) -> Iterator[Finding | None]
 # The section
 
 TITLE: Final = "Input pipeline"
-MISSING: Final = {
-    "prefetch": "prefetch at the end of the pipeline",
-    "parallel_map": "a parallel map",
-    "parallel_interleave": "a parallel interleave",
-    "cache": "a cache",
-}
 WORK: Final = (
     "Work is time in the calls of a stage, added up over all threads; that of a parallel map is the time in which it is asked "
     "and waits for its functions, which run elsewhere. Handing over is time in which a stage only waits for what stages on other "
@@ -240,13 +231,12 @@ def _lead(result: Input) -> str:
 
 def _notes(result: Input) -> tuple[str | None, ...]:
     row = result.worst
-    missing = ", ".join(MISSING.get(key, key) for key in result.missing)
     # Where the pipeline keeps up, a change to it helps nothing.
     is_slow = result.verdict in ("high", "moderate") and not row.keeps_up
     return (
         # Of a ready pipeline it is another stage that takes cores, or Python.
         None if row.keeps_up and result.verdict != "none" else _slowest(row),
-        f"Missing: {missing}." if missing and is_slow else None,
+        "The pipeline does not end with prefetch." if result.lacks_prefetch and is_slow else None,
         None
         if row.empty_step_ratio is None
         else f"In {numbers.share(row.empty_step_ratio)} of the steps the fullest prefetch buffer between it and the model "

@@ -9,11 +9,10 @@ from typing import Final
 from traceview.analysis.facts.input_supply import (
     EMPTY_STEP_RATIO,
     EMPTY_WAIT_RATIO,
-    LIMITING_WORK_RATIO,
     LOCK_WAIT_RATIO,
     WORK_RATIO,
     InputSupply,
-    causes_prolonged,
+    keeps_lock,
     pipeline_python,
     supply_of,
 )
@@ -26,7 +25,6 @@ from traceview.analysis.rules.rule import FEW_STEPS, Advised, Rule, loss_of_host
 from traceview.analysis.rules.words import Argument, Line, Names, Number, Quantity
 from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray
-from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import State
@@ -53,7 +51,6 @@ _WITH_FUNCTION: Final = (
 )
 """Stages that run a function of the script: what takes cores runs in one."""
 
-_UNBATCH: Final = lazy_pattern(r"Unbatch(?:V\d+)?")
 _PREFETCH: Final = "prefetch"
 _LOCK: Final = "lock"
 _CORES: Final = "cores"
@@ -199,10 +196,6 @@ _ACTIONS: Final[dict[str, Advised]] = {
         "Use `tf.io.parse_example` on batches.",
     ),
     "filter": "Filter before expensive stages: `dataset.filter(predicate)` ahead of `dataset.map` and `dataset.batch`.",
-    "rows": (
-        "Work on whole batches instead of `unbatch`: a `dataset.map` with `tf.boolean_mask` keeps what the filter does.",
-        "A function for each row costs tens of microseconds, however little it does.",
-    ),
     "rejected": (
         "Store what the filter keeps, with `dataset.save(path)`, or reject elements before they are read.",
         "A filter reads and tests every element that it rejects.",
@@ -287,14 +280,13 @@ INPUT_BOUND: Final = Rule(
     starts_at=(
         "devices wait for input for {limit} of the GPU time; where prefetch buffers were recorded, only if the slowest stage "
         "works {work_ratio} of the window and the buffers are empty in {empty_step_ratio} of the steps, or in steps with "
-        "{empty_wait_ratio} of the wait. A Python generator that works {limiting_work_ratio} of the window, and Python of "
-        "the pipeline for whose lock the step waits {lock_wait_ratio} of the window, count while they run"
+        "{empty_wait_ratio} of the wait. Python of the pipeline for whose lock the step waits {lock_wait_ratio} of the window "
+        "counts while it runs"
     ),
     limits={
         "work_ratio": WORK_RATIO,
         "empty_step_ratio": EMPTY_STEP_RATIO,
         "empty_wait_ratio": EMPTY_WAIT_RATIO,
-        "limiting_work_ratio": LIMITING_WORK_RATIO,
         "lock_wait_ratio": LOCK_WAIT_RATIO,
     },
     metrics={
@@ -334,7 +326,7 @@ def waits_of_devices(context: Context) -> Finding | None:
         context,
         host,
         supply,
-        keeps_lock=bool(causes_prolonged(context, host, worst)),
+        keeps_lock=keeps_lock(context, host, worst),
         takes_cores=bool(slowed_ps.any()),
     )
     # The slowest stage shows nothing of cores that a ready pipeline takes.
@@ -487,7 +479,7 @@ class _Sentences:
         supply = self._supply
         if supply is None or supply.slowest is None:
             return False
-        return "prefetch" in supply.missing and not supply.is_generator
+        return supply.lacks_prefetch and not supply.is_generator
 
     def _add_cores(self) -> None:
         """That the pipeline takes cores; where that is the title, with the stage of most work that runs a function."""
@@ -534,8 +526,6 @@ class _Sentences:
         if self._function and action == "map":
             # In parallel it takes more cores.
             action = "parallel_map"
-        if supply.fills_shuffle and not self._function:
-            return "shuffle"
         if action == "parallel_map" and stage.parallelism == 1 and not self._function:
             return "map"
         if action == "parallel_map" and self._waits:
@@ -551,8 +541,6 @@ class _Sentences:
         if action == "filter":
             whole = f"{stage.name}::"
             before = [kind_of(s.name) for s in supply.stages if s.name.startswith(whole)]
-            if any(map(_UNBATCH.fullmatch, before)):
-                return "rows"
             may_move = any(action_for(kind) in _MOVABLE for kind in before)
             return action if may_move else "rejected"
         if action == _GENERATOR and self._waits:
@@ -602,7 +590,7 @@ def _evidence(context: Context, host: int, supply: InputSupply | None) -> Iterat
         of_empty = supply.empty_wait_ratio
         if empty is not None and of_empty is not None and of_empty >= EMPTY_WAIT_RATIO:
             yield Evidence("empty_wait_ratio", of_empty, EMPTY_WAIT_RATIO, name)
-        if "prefetch" in supply.missing:
+        if supply.lacks_prefetch:
             yield Evidence("missing", "prefetch", None, name, value_is="words")
     if python := context.python_of_input.get(name):
         yield python.evidence

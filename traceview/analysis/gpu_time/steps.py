@@ -7,9 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
-import numpy as np
-
-from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.device_report import Environment
 from traceview.analysis.measures.step_report import (
@@ -184,9 +181,8 @@ def diagnose_unsteady(
         return
     on_cpu = all(device.kind == "replica" for device in context.trace.device_list)
     lacks_cores = any(row.loss and State.NO_CORE.key in row.loss.states for row in findings)
-    is_compiled = bool(context.trace.instructions) and state == State.COMPUTE
-    if on_cpu and (lacks_cores or (is_compiled and not _run_more_ops(context, slow.numbers))):
-        # Cores that others have now and then make any step long; an XLA program has the same work in each.
+    if on_cpu and (lacks_cores or state == State.COMPUTE):
+        # Cores that others have now and then make any step long.
         return
     worst = max(
         (row for row in result.steps if row.number in slow.numbers),
@@ -200,8 +196,6 @@ def diagnose_unsteady(
         else ("low", "cores")
         if on_cpu
         else ("medium", "measured"),
-        # Other work in some steps is how the program is made, and so are longer batches; else the machine was busy elsewhere.
-        severity="info" if on_cpu and state == State.COMPUTE else None,
         evidence=(
             Evidence("slow_step_count", len(slow.numbers), None, ""),
             Evidence("slow_step_ps", slow.slow_ps, None, ""),
@@ -211,28 +205,6 @@ def diagnose_unsteady(
         steps=slow.numbers,
         title="period" if slow.period else "one" if len(slow.numbers) == 1 else "",
     )
-
-
-def _run_more_ops(context: Context, slow: Collection[int]) -> bool:
-    """Whether devices run more ops in slow steps than usual, by more than a twentieth, and others do not run so many fewer.
-
-    Of a program that runs ahead of its steps one may hold ops of the next.
-    """
-    columns, usual, more = context.trace.device_columns, 0.0, 0.0
-    for device in context.ledger.devices:
-        begun = np.sort(columns.start_ps[columns.rows_of(device)])
-        steps = context.selection.used_of(context.trace.device_list[device].host)
-        if not steps:
-            continue
-        count = np.diff(np.searchsorted(begun, step_bounds(steps)), axis=0)[0]
-        is_slow, median = np.array([step.number in slow for step in steps]), np.median(count)
-        usual += median * is_slow.sum()
-        more += (count - median)[is_slow].sum() - (median - count)[~is_slow].clip(min=0).sum()
-    return bool(more > _MORE_OPS * usual)
-
-
-_MORE_OPS: Final = 0.05
-"""A choice of ours: programs run as many ops in each step, but for those of loops."""
 
 
 def _arguments(result: Steps, slow: SlowSteps, state: State, worst: int) -> dict[str, Argument]:

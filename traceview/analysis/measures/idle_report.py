@@ -30,6 +30,7 @@ from traceview.base.record import (
     Words,
     one_of,
 )
+from traceview.base.sweeping import SWEEPS
 from traceview.base.units import PS_PER_US
 from traceview.document import model as doc
 from traceview.ledger.states import BY_KEY, IDLE_STATES, KEYS, OF_CAUSE, State
@@ -39,7 +40,7 @@ from traceview.trace.device.table import Column, Table, category, table, whole
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.gaps import Gaps
 from traceview.trace.host.python_lines import PythonLine
-from traceview.trace.model import Trace
+from traceview.trace.model import StepBounds, Trace
 
 
 class Gap(Record, frozen=True):
@@ -227,8 +228,7 @@ class ChosenGaps(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def duration_ps(self) -> Int64Array:
         """The length of each."""
-        start, end = self.gaps.spans
-        return end[self.number] - start[self.number]
+        return self.gaps.end_ps[self.number] - self.gaps.start_ps[self.number]
 
     @cached_property
     def states(self) -> GapStates:
@@ -266,7 +266,7 @@ def evidence_rows(context: Context, part: ChosenGaps) -> Int64Array:
     """The host row that shows the state of each gap, `NONE` without one."""
     trace, gaps, chosen = context.trace, part.gaps, part.number
     cause = _CAUSES[part.state]
-    start, end = (bound[chosen] for bound in gaps.spans)
+    start, end = gaps.start_ps[chosen], gaps.end_ps[chosen]
     after = gaps.after[chosen]
     launch = np.where(after != NONE, trace.device_columns.launch[after], NONE)
     is_known = ~is_in(cause, (Cause.NO_WORK, Cause.UNKNOWN))
@@ -408,6 +408,14 @@ def _table(context: Context, parts: Sequence[ChosenGaps], order: Int64Array) -> 
     )
 
 
+def longest_steps(gaps: Gaps, bounds: StepBounds) -> Int32Array:
+    """The step with the longest piece of each gap, of several the first, int32 `[n]`; `NONE` outside of steps."""
+    start, end, gap, place = SWEEPS.cut(gaps.start_ps, gaps.end_ps, bounds.time)
+    order = np.lexsort((start, start - end, gap))
+    result: Int32Array = bounds.step[place[order[np.diff(gap[order], prepend=NONE) != 0]]]
+    return result
+
+
 def _values(context: Context, part: ChosenGaps) -> dict[str, Any]:
     """The columns of the gaps of a device: arrays, and lists of texts."""
     trace, gaps, chosen = context.trace, part.gaps, part.number
@@ -416,7 +424,7 @@ def _values(context: Context, part: ChosenGaps) -> dict[str, Any]:
     shown, hidden = np.flatnonzero(row != NONE), np.flatnonzero(row == NONE)
     around = list(surroundings(context, part.at(hidden)))
     lines = trace.host_columns.line[row[shown]].tolist()
-    of_step = gaps.longest_steps[chosen]
+    of_step = longest_steps(gaps, StepBounds.of(context.selection.steps[host]))[chosen]
     steps = np.array([*(step.number for step in context.selection.steps[host]), 0], dtype=np.int64)
     nothing = np.zeros(chosen.size, dtype=np.int64)
 
@@ -431,7 +439,7 @@ def _values(context: Context, part: ChosenGaps) -> dict[str, Any]:
 
     return {
         "device": [trace.device_key(gaps.device)] * chosen.size,
-        "start_ps": gaps.spans[0][chosen],
+        "start_ps": gaps.start_ps[chosen],
         "duration_ps": part.duration_ps,
         "step": steps[of_step],
         "has_no_step": of_step == NONE,

@@ -4,8 +4,7 @@
                       ┌──────── host late ────────┬────── queued ──────┐
     host              ▕ input ▏▕ FunctionRun ▕ op ▕ L ▏
 
-Gaps are cut at the bounds of steps, which does not change their causes. The clocks of host and device differ by microseconds,
-which moves that much time between host late and queued.
+The clocks of host and device differ by microseconds, which moves that much time between host late and queued.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from traceview.base.intervals import (
     overlapping,
     union,
 )
-from traceview.base.sweeping import SWEEPS, compiled_or_reference
+from traceview.base.sweeping import compiled_or_reference
 from traceview.base.units import PS_PER_US
 from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import stacked
-from traceview.trace.model import Recording, StepBounds, Trace, Window
+from traceview.trace.model import Recording, Trace, Window
 from traceview.xplane.planes import ActivityClass
 
 STATE_SWEEPS: Final = compiled_or_reference("traceview.trace.host.state_sweeps")
@@ -50,32 +49,29 @@ _NEVER_PS: Final = 1 << 62
 
 
 class IdleSpans(Struct, frozen=True, eq=False):
-    """The causes of a device's idle time, instant by instant: the spans of each piece of a gap, which they fill.
+    """The causes of a device's idle time, instant by instant: the spans of each gap, which they fill.
 
-    In time order, all `[n]`: int64 `start_ps`, `end_ps`; uint8 `cause`; int32 `piece`, the number of the piece. No two
-    that follow each other in a piece have the same cause.
+    In time order, all `[n]`: int64 `start_ps`, `end_ps`; uint8 `cause`; int32 `gap`, the number of the gap. No two
+    that follow each other in a gap have the same cause.
     """
 
     start_ps: Int64Array
     end_ps: Int64Array
     cause: npt.NDArray[np.uint8]
-    piece: Int32Array
+    gap: Int32Array
 
 
 class Gaps(Struct, frozen=True, eq=False, dict=True):
-    """The gaps of one device in time order, cut at the bounds of steps into pieces.
+    """The gaps of one device in time order, all arrays `[n]`.
 
-    Per piece, all `[n]`: int64 `start_ps`, `end_ps`; int32 `gap`, the number of its gap, and `step`, the index of its
-    step (of several the one that began last), `NONE` outside of steps. Per gap, all `[m]`: int32 `before`, `after`, the
-    device rows on either side, `NONE` where the window cuts the gap, and `thread`, the thread that was late; int64
-    `late_end_ps`, until when it was, and `handed_over_ps`: before it the timeline of the thread that calls graphs counts.
+    int64 `start_ps`, `end_ps`; int32 `before`, `after`, the device rows on either side, `NONE` where the window cuts the gap,
+    and `thread`, the thread that was late; int64 `late_end_ps`, until when it was, and `handed_over_ps`: before it the timeline
+    of the thread that calls graphs counts.
     """
 
     device: int
     start_ps: Int64Array
     end_ps: Int64Array
-    gap: Int32Array
-    step: Int32Array
     idle_spans: IdleSpans
     before: Int32Array
     after: Int32Array
@@ -86,42 +82,19 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     @property
     def count(self) -> int:
         """Number of gaps."""
-        return int(self.before.size)
+        return int(self.start_ps.size)
 
     @cached_property
     def is_handed(self) -> BoolArray:
-        """Whether `thread` was late from an instant in the gap on, bool `[m]`."""
+        """Whether `thread` was late from an instant in the gap on, bool `[n]`."""
         result: BoolArray = self.handed_over_ps != self.late_end_ps
         return result
-
-    @property
-    def _first(self) -> Int64Array:
-        """The first piece of each gap."""
-        begins = np.ones(self.gap.size, dtype=np.bool_)
-        np.not_equal(self.gap[1:], self.gap[:-1], out=begins[1:])
-        return np.flatnonzero(begins)
-
-    @cached_property
-    def spans(self) -> tuple[Int64Array, Int64Array]:
-        """Start and end of each whole gap, int64 `[m]`."""
-        first = self._first
-        last = np.append(first, self.gap.size)[1:] - 1
-        return self.start_ps[first], self.end_ps[last]
 
     def spans_with(self, cause: Cause) -> IntervalSet:
         """When the device is idle for a cause."""
         spans = self.idle_spans
         is_cause = spans.cause == cause
         return union(spans.start_ps[is_cause], spans.end_ps[is_cause])
-
-    @cached_property
-    def longest_steps(self) -> Int32Array:
-        """The step of the longest piece of each gap, of several the first, int64 `[m]`; `NONE` outside of steps."""
-        length = self.end_ps - self.start_ps
-        longest = np.maximum.reduceat(length, self._first)
-        rows = np.flatnonzero(length == longest[self.gap])
-        result: Int32Array = self.step[rows[np.diff(self.gap[rows], prepend=NONE) != 0]]
-        return result
 
 
 def _late_ends(
@@ -147,38 +120,36 @@ def _late_ends(
     return late_end, launches
 
 
-def gaps_of_device(
-    trace: Trace, device: int, window: Window, steps: StepBounds, states: HostStates
-) -> Gaps:
-    """The gaps of a device in its host's window; `steps`: the bounds of the steps in it."""
+def gaps_of_device(trace: Trace, device: int, window: Window, states: HostStates) -> Gaps:
+    """The gaps of a device in its host's window."""
     columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
-    gap_start, gap_end, before, after = _between(trace, rows, window)
-    start, end, gap, place = SWEEPS.cut(gap_start, gap_end, steps.time)
-    thread = np.full(gap_start.size, states.caller, dtype=np.int32)
+    start, end, before, after = _between(trace, rows, window)
+    thread = np.full(start.size, states.caller, dtype=np.int32)
     inside = overlapping(
         columns.start_ps[rows], columns.end_ps[rows], window.start_ps, window.end_ps
     )
     if not (columns.class_[rows][inside] <= ActivityClass.COLLECTIVE).any():
         no_work = np.full(start.size, Cause.NO_WORK, dtype=np.uint8)
         spans = IdleSpans(start, end, no_work, np.arange(start.size, dtype=np.int32))
-        handed_over = late_end = gap_start
+        handed_over = late_end = start
     else:
-        late_end, launch = _late_ends(trace, device, gap_start, gap_end, after)
+        late_end, launch = _late_ends(trace, device, start, end, after)
         handed_over, launched = late_end.copy(), launch != NONE
         thread[launched] = states.thread[trace.host_columns.line[launch[launched]]]
         # From when on another thread than the caller was late, and which.
-        late = np.flatnonzero(launched & (late_end > gap_start) & (thread != states.caller))
+        late = np.flatnonzero(launched & (late_end > start) & (thread != states.caller))
         if late.size:
             since, thread[late] = states.handed_over(launch[late])
-            handed_over[late] = np.clip(since, gap_start[late], late_end[late])
-        is_short = gap_end - late_end < LATENCY_PS
-        since, cause, piece = STATE_SWEEPS.attributed_spans(
+            handed_over[late] = np.clip(since, start[late], late_end[late])
+        is_short = end - late_end < LATENCY_PS
+        since, cause, gap = STATE_SWEEPS.attributed_spans(
             start,
             end,
-            gap,
+            # A gap is one piece.
+            np.arange(start.size, dtype=np.int32),
             late_end,
             handed_over,
-            *_lines_of_states(states, thread, late_end > gap_start),
+            *_lines_of_states(states, thread, late_end > start),
             _queued_causes(columns.class_, before, after, launched, is_short),
             *astuple(trace.once(collective_times)),
             _YIELDS,
@@ -186,15 +157,13 @@ def gaps_of_device(
             Cause.LATENCY,
             Cause.LAUNCH,
         )
-        # Each lasts until the next of its piece, or until that ends.
-        until = np.where(np.diff(piece, append=NONE), end.take(piece), np.append(since[1:], 0))
-        spans = IdleSpans(since, until, cause, piece)
+        # Each lasts until the next of its gap, or until that ends.
+        until = np.where(np.diff(gap, append=NONE), end.take(gap), np.append(since[1:], 0))
+        spans = IdleSpans(since, until, cause, gap)
     return Gaps(
         device=device,
         start_ps=start,
         end_ps=end,
-        gap=gap,
-        step=steps.step[place],
         idle_spans=spans,
         before=before,
         after=after,

@@ -404,7 +404,6 @@ class HostStates(HostEvents):
         else:
             yield Cause.DEVICE_WAIT, self._replica_work
         yield Cause.HOST_OPS, others.host_ops
-        yield self._scheduling, others.scheduling
         yield self._scheduling, without_holes(others.scheduling, BACK_TO_BACK_PS)
         yield Cause.INPUT, others.pipeline
         yield self._scheduling, self._handovers

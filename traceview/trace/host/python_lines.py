@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import (
-    NEVER,
     BoolArray,
     Int64Array,
     IntervalSet,
@@ -272,16 +271,11 @@ class PythonLines:
         off = off[self._used_ps[off] < _AT_WORK_RATIO * self._passed_ps[off]]
         return union(self.previous_ps[off], self.time_ps[off])
 
-    def at_work(
-        self, thread: int, silences: IntervalSet = NEVER, *, least_load: float = _AT_REST_RATIO
-    ) -> IntervalSet:
-        """When a thread was at a place where it does not wait, as far as samples stand for it, as `dispatching`.
-
-        `least_load`: the part of a core that it takes there; busy cores leave it little.
-        """
+    def at_work(self, thread: int) -> IntervalSet:
+        """When a thread was at a place where it does not wait, as far as samples stand for it; busy cores leave it little of one."""
         rows = self._rows_of(thread)
-        at_work = (self._load[rows] >= least_load) & ~self._waits[self._samples.stack[rows]]
-        return self._spoken_for(rows, at_work, silences)
+        rows = rows[(self._load[rows] >= _AT_REST_RATIO) & ~self._waits[self._samples.stack[rows]]]
+        return union(self._since_ps[rows], self._until_ps[rows])
 
     def computing(self, thread: int) -> IntervalSet:
         """When a thread used a core, however small a part of it others left to it: between two rounds."""
