@@ -10,7 +10,16 @@ import traceview
 from scripts.cuda_trace import U64
 from scripts.scenarios.model import marked_steps, new_trace
 from scripts.scenarios.step_ops import printing_in_step
-from tests.analysis.made import analyzed, finding_of, in_program, write_program
+from tests.analysis.made import (
+    analyzed,
+    finding_of,
+    in_program,
+    loss_of,
+    ran,
+    the,
+    title_of,
+    write_program,
+)
 from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import component
 from tests.xplane.hlo_messages import F32, F64, ModuleWriter, add_programs
@@ -103,22 +112,17 @@ def test_what_costs_at_least_so_much_may_save_more(
     trace = new_trace()
     for step in marked_steps(trace):
         component(step, 1, 8, "model/a:MatMul", each_ms=8)
-    found = finding_of(analyzed(tmp_path, trace, sidecar={"graphs": {field: ["model/a"]}}), code)
-    assert found is not None
-    assert found.loss is not None
+    found = the(analyzed(tmp_path, trace, sidecar={"graphs": {field: ["model/a"]}}), code)
     assert ("at least" not in found.title) is is_bound
-    assert (found.loss.gain_ps_per_step is not None) is is_bound
+    assert (loss_of(found).gain_ps_per_step is not None) is is_bound
 
 
 @pytest.mark.parametrize(("scope", "is_one"), [("model", True), ("gradient_tape/model", False)])
 def test_nobody_can_take_a_constant_out_of_gradients(
     scope: str, is_one: bool, tmp_path: Path
 ) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        component(step, 1, 8, f"{scope}/Tile:Tile", each_ms=8)
-    report = analyzed(tmp_path, trace, sidecar={"graphs": {"constant_ops": [f"{scope}/Tile"]}})
-    assert (finding_of(report, "constant-compute") is not None) == is_one
+    report = ran(tmp_path, [(f"{scope}/Tile:Tile", 8)], constant_ops=[f"{scope}/Tile"])
+    assert bool(title_of(report, "constant-compute")) == is_one
 
 
 def test_the_name_of_a_layer_on_cpus_is_no_type(tmp_path: Path) -> None:
@@ -151,36 +155,32 @@ def test_costly_ops_are_a_finding_from_an_eighth_of_the_time_on(
         trace, folder = new_trace(), tmp_path / str(length_ms)
         for step in marked_steps(trace):
             step.kernel(0, 10, 10 + length_ms, name=kernel, op=f"model/x:{type_}")
-        costly = finding_of(analyzed(folder, trace), "costly-ops")
-        assert (costly is not None) == (bool(title) and is_enough)
-        assert costly is None or costly.title.endswith(f"on {title}")
+        said = title_of(analyzed(folder, trace), "costly-ops")
+        assert said.endswith(f"on {title}") if title and is_enough else said == ""
 
 
-@pytest.mark.parametrize(("length_ms", "cost"), [(2.9, ""), (3.1, "6.20 of 50.0 ms (12%)"), (9, "18.0 of 50.0 ms (36%)")])  # fmt: skip
 @pytest.mark.parametrize(
     ("field", "code", "what"),
     [
         ("batch_ops", "batch-work-in-step", "preparing the batch inside the step"),
         ("untrained_ops", "untrained-compute", "ops that train nothing"),
         ("variable_ops", "batch-free-compute", "ops that read variables and not the batch"),
+        ("summed_ops", "repeated-compute", "gradients of several losses through the same ops"),
+        ("again_ops", "repeated-compute", "applying the model again to ids of earlier passes"),
     ],
 )
+@pytest.mark.parametrize(("length_ms", "cost"), [(2.9, ""), (3.1, "6.20 of 50.0 ms (12%)")])
 def test_ops_that_need_not_be_in_each_step(
     field: str, code: str, what: str, length_ms: float, cost: str, tmp_path: Path
 ) -> None:
     """They are no other finding, whatever they do."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for number, op in enumerate(("x:TopKV2", "cast:Cast", "y:MatMul")):
-            step.kernel(0, 10 * number, 10 * number + length_ms, op=op)
-    report = analyzed(tmp_path, trace, sidecar={"graphs": {field: ["x", "cast"]}})
-    found = finding_of(report, code)
-    assert (found is not None) == bool(cost)
-    if found is not None:
-        assert found.title == f"GPU:0 spends {cost} on {what}: Cast"
-        assert "the graph of the step function shows it" in found.confidence_reason
-    assert finding_of(report, "costly-ops") is None
-    assert finding_of(report, "casts") is None
+    ops = [(op, length_ms) for op in ("x:TopKV2", "cast:Cast", "y:MatMul")]
+    report = ran(tmp_path, ops, **{field: ["x", "cast"]})
+    assert title_of(report, code) == (f"GPU:0 spends {cost} on {what}: Cast" if cost else "")
+    if cost:
+        reason = the(report, code).confidence_reason
+        assert "the graph of the step function shows it" in reason
+    assert title_of(report, "costly-ops") == title_of(report, "casts") == ""
 
 
 def test_what_prints_has_its_own_finding(tmp_path: Path) -> None:
@@ -229,45 +229,21 @@ def test_what_reads_variables_that_no_graph_changes(
     assert found.get("batch-work-in-step", title) == title
 
 
-def test_the_update_of_a_table_whose_gradient_is_dense_for_nothing(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.kernel(0, 1, 8, op="AddN:AddN")
-        step.kernel(0, 8, 40, op="sgd/update_0/sub:AssignSubVariableOp")
-    update = "sgd/update_0/sub"
-    for number, (names, code) in enumerate(
-        [([], "optimizer-bound"), (["AddN", update], "batch-free-compute")]
-    ):
-        folder = tmp_path / str(number)
-        report = analyzed(folder, trace, sidecar={"graphs": {"dense_ops": names}})
-        codes = {"optimizer-bound", "batch-free-compute"}
-        (found,) = (each for each in report.findings if each.code in codes)
-        assert found.code == code
-        if names:
-            assert found.title.startswith("GPU:0 spends 39.0 of 50.0 ms (78%)")
-            assert "activity_regularizer" in found.action
-
-
 @pytest.mark.parametrize(
-    ("field", "what"),
-    [
-        ("summed_ops", "gradients of several losses through the same ops"),
-        ("again_ops", "applying the model again to ids of earlier passes"),
-    ],
+    ("dense", "code"),
+    [([], "optimizer-bound"), (["AddN", "sgd/update_0/sub"], "batch-free-compute")],
 )
-@pytest.mark.parametrize(("length_ms", "cost"), [(5.9, ""), (6.1, "6.10 of 50.0 ms (12%)")])
-def test_what_a_graph_computes_several_times(
-    length_ms: float, cost: str, field: str, what: str, tmp_path: Path
+def test_the_update_of_a_table_whose_gradient_is_dense_for_nothing(
+    dense: list[str], code: str, tmp_path: Path
 ) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.kernel(0, 5, 15, op="gradient_tape/a:MatMul")
-        step.kernel(0, 15, 15 + length_ms, op="gradient_tape/a_1:MatMul")
-    graphs = {field: ["gradient_tape/a_1"]}
-    found = finding_of(analyzed(tmp_path, trace, sidecar={"graphs": graphs}), "repeated-compute")
-    assert (found is not None) == bool(cost)
-    if found is not None:
-        assert found.title == f"GPU:0 spends {cost} on {what}: MatMul"
+    ops = [("AddN:AddN", 7), ("sgd/update_0/sub:AssignSubVariableOp", 32)]
+    report = ran(tmp_path, ops, dense_ops=dense)
+    codes = {"optimizer-bound", "batch-free-compute"}
+    (found,) = (each for each in report.findings if each.code in codes)
+    assert found.code == code
+    if dense:
+        assert found.title.startswith("GPU:0 spends 39.0 of 50.0 ms (78%)")
+        assert "activity_regularizer" in found.action
 
 
 @pytest.mark.parametrize(
@@ -284,16 +260,13 @@ def test_what_replicas_compute_of_the_same_batch(
     readers: int, length_ms: float, cost: str, tmp_path: Path
 ) -> None:
     """All but the part of one, without the optimizer."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.kernel(0, 1, 1 + length_ms, op="model/a:MatMul")
-        step.kernel(0, 45, 48, op="update_0/b:ResourceApplyGradientDescent")
-    graphs = {"same_batch": readers}
-    found = finding_of(analyzed(tmp_path, trace, sidecar={"graphs": graphs}), "repeated-compute")
-    assert (found is not None) == bool(cost)
-    if found is not None:
-        assert found.title == f"GPU:0 spends {cost} on what each device computes alike: MatMul"
-        assert "strategy.experimental_distribute_dataset" in found.action
+    ops = [("model/a:MatMul", length_ms), ("update_0/b:ResourceApplyGradientDescent", 3)]
+    report = ran(tmp_path, ops, same_batch=readers)
+    said = f"GPU:0 spends {cost} on what each device computes alike: MatMul"
+    assert title_of(report, "repeated-compute") == (said if cost else "")
+    if cost:
+        action = the(report, "repeated-compute").action
+        assert "strategy.experimental_distribute_dataset" in action
 
 
 @pytest.mark.parametrize(("length_ms", "cost"), [(7.8, ""), (8.2, "6.15 of 50.0 ms (12%)")])
@@ -303,12 +276,8 @@ def test_what_each_device_computes_alike(length_ms: float, cost: str, tmp_path: 
     module.add("dot.1", "dot", batch, scope="jit(f)/dense/dot_general", line=("model.py", 7))
     module.divide(4, False)
     write_program(tmp_path, module, [("dot.1", "kernel", length_ms)])
-    found = finding_of(traceview.analyze(tmp_path), "repeated-compute")
-    assert (found is not None) == bool(cost)
-    if found is not None:
-        assert found.title == (
-            f"GPU:0 spends {cost} on what each device computes alike: dot_general in model.py:7"
-        )
+    said = f"GPU:0 spends {cost} on what each device computes alike: dot_general in model.py:7"
+    assert title_of(traceview.analyze(tmp_path), "repeated-compute") == (said if cost else "")
 
 
 @pytest.mark.parametrize(
@@ -465,10 +434,8 @@ def test_a_second_forward_pass_is_on_the_device_of_the_first_and_makes_no_batch(
     path = trace.write(tmp_path)
     add_programs(path, programs)
     write_sidecar(path, {"graphs": {"makes_batches": captured}})
-    found = finding_of(traceview.analyze(tmp_path), "second-forward")
-    assert (found is not None) == is_second
-    if found is not None:
-        assert found.title == "GPU:0 spends 10.0 of 50.0 ms (20%) in a second forward pass, seen"
+    said = "GPU:0 spends 10.0 of 50.0 ms (20%) in a second forward pass, seen"
+    assert title_of(traceview.analyze(tmp_path), "second-forward") == (said if is_second else "")
 
 
 @pytest.mark.parametrize(("names", "row_count"), [(("a", "b"), 2), (("a", "a"), 1)])
@@ -515,10 +482,7 @@ def test_programs_show_float64_and_constants(tmp_path: Path) -> None:
             at += length
     add_programs(trace.write(tmp_path), programs)
     report = traceview.analyze(tmp_path)
-    float64 = finding_of(report, "float64-compute")
-    constant = finding_of(report, "constant-compute")
-    assert float64 is not None
-    assert constant is not None
+    float64, constant = the(report, "float64-compute"), the(report, "constant-compute")
     assert float64.title == "GPU:0 loses 3.00 of 50.0 ms (6.0%) to float64, dot_general, model.py:7"
     assert float64.action.startswith("Leave jax_enable_x64 off")
     assert constant.title.startswith("GPU:0 spends 3.00 of 50.0 ms (6.0%) on recomputing constants")
@@ -536,13 +500,8 @@ def test_programs_show_float64_and_constants(tmp_path: Path) -> None:
 )
 def test_casts(op: str, length_ms: float, is_found: bool, tmp_path: Path) -> None:
     """From an eighth of the step on, and with the line that made them."""
-    trace = new_trace()
-    for step in marked_steps(trace, marker_ms=50):
-        step.kernel(0, 2, 20, name="volta_sgemm_128x64_nn", op="model/a/MatMul:MatMul")
-        step.kernel(0, 20, 20 + length_ms, name="cast_kernel", op=op)
-    graphs = {"lines": ["model.py:7 in call"], "line_of": {op.partition(":")[0]: 0}}
-    finding = finding_of(analyzed(tmp_path, trace, sidecar={"graphs": graphs}), "casts")
-    assert (finding is not None) is is_found
-    if finding is not None:
-        assert finding.title.startswith("GPU:0 spends 6.50 of 50.0 ms (13%)")
-        assert "model.py:7" in finding.title
+    ops = [("model/a/MatMul:MatMul", 18), (op, length_ms)]
+    lines = {op.partition(":")[0]: "model.py:7 in call"}
+    title = title_of(ran(tmp_path, ops, lines=lines), "casts")
+    assert title.startswith("GPU:0 spends 6.50 of 50.0 ms (13%)") is is_found
+    assert ("model.py:7" in title) is is_found
