@@ -14,7 +14,7 @@ from scripts.cuda_trace import NCCL_NAME, CudaTrace, Ref, Stats
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.collectives import all_reduce, layer_step
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analysis.made import analyzed, in_program
+from tests.analysis.made import analyzed, in_program, loss_of
 from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
 from tests.xplane.test_hlo_masks import exchanged
@@ -221,8 +221,7 @@ def test_gradients_that_the_cpu_sums(
     assert [one.sentences[1] for one in found.values()] == ([] if action is None else [action])
     for one in found.values():
         assert one.code == OFF_GPU.code
-        assert one.loss is not None
-        assert one.loss.ps_per_step == ms(2.6)
+        assert loss_of(one).ps_per_step == ms(2.6)
 
 
 def test_a_sum_for_one_gpu_is_none_of_replicas(tmp_path: Path) -> None:
@@ -321,8 +320,7 @@ def test_keys_are_made_for_small_collectives(keys: int, lost_ms: int, tmp_path: 
         of_values(step, first, 8, 4)
 
     small = analyzed_steps(tmp_path, values)["small-collectives"]
-    assert small.loss is not None
-    assert small.loss.ps_per_step == ms(lost_ms)
+    assert loss_of(small).ps_per_step == ms(lost_ms)
     assert ("5.00 ms of it pass before the graph runs" in small.explanation) is (lost_ms > 16)
 
 

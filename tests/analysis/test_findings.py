@@ -12,11 +12,11 @@ from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from scripts.scenarios.plain import plain_step
-from tests.analysis.made import analyzed, finding_of
+from tests.analysis.made import analyzed, loss_of, the
 from tests.sidecars import write_sidecar
 from traceview.analysis.gpu_time.device_time import HELD_BYTES
 from traceview.analysis.registry import RULES
-from traceview.analysis.rules.finding import Finding, Severity
+from traceview.analysis.rules.finding import Severity
 from traceview.report.model import Report
 
 
@@ -29,12 +29,6 @@ def codes(report: Report) -> dict[str, Severity]:
     severities = {finding.code: finding.severity for finding in report.findings}
     severities.pop("low-precision-unused", None)
     return severities
-
-
-def the(report: Report, code: str) -> Finding:
-    finding = finding_of(report, code)
-    assert finding is not None
-    return finding
 
 
 # Devices
@@ -66,8 +60,7 @@ def test_marginal_gpu(tmp_path: Path, length_ms: float, marginal: bool) -> None:
         assert compute.value == 4 * ms(length_ms)
         assert ratio.value == pytest.approx(length_ms / 40)
         # While the other computes.
-        assert finding.loss is not None
-        assert finding.loss.gpu_time_ps == 4 * ms(40 - length_ms)
+        assert loss_of(finding).gpu_time_ps == 4 * ms(40 - length_ms)
 
 
 @pytest.mark.parametrize(("role", "marginal"), [("worker", True), ("ps", False)])
@@ -115,8 +108,7 @@ def test_a_copying_gpu_and_the_memory_it_holds_are_one_finding(tmp_path: Path, h
     finding = the(report, "unused-gpu")
     assert finding.title == "GPU:1 only copies data: 1 of 2 GPUs computes nothing"
     assert finding.devices == ("GPU:1",)
-    assert finding.loss is not None
-    assert finding.loss.gpu_time_ratio == 0.5
+    assert loss_of(finding).gpu_time_ratio == 0.5
     metrics = [e.metric for e in finding.evidence]
     assert metrics == ["status", "memory_held_bytes"][: 1 + (held >= HELD_BYTES)]
 

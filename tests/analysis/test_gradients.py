@@ -9,7 +9,7 @@ import pytest
 import traceview
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
-from tests.analysis.made import analyzed, finding_of
+from tests.analysis.made import analyzed, finding_of, the
 from tests.sidecars import write_sidecar
 from traceview.analysis.exchange.gradients import BACKWARD_RATIO
 from traceview.trace.device.op_names import Phase, phase_of
@@ -78,8 +78,7 @@ def test_a_device_with_much_other_work_computes_gradients_too(
 
 
 def reasons(folder: Path) -> tuple[str, ...]:
-    finding = finding_of(traceview.analyze(folder), CODE)
-    assert finding is not None
+    finding = the(traceview.analyze(folder), CODE)
     return finding.sentences[3:]
 
 

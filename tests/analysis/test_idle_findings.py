@@ -14,7 +14,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analysis.made import analyzed, lost_ps
+from tests.analysis.made import analyzed, loss_of, lost_ps
 from tests.sidecars import graph, write_sidecar
 from traceview.analysis.gpu_time.idle import RULES
 from traceview.analysis.rules.finding import Finding, Severity
@@ -122,8 +122,7 @@ def test_threshold(
     assert {code: finding.severity for code, finding in findings.items()} == expected
     for finding in findings.values():
         assert lost_ps(finding) == int(length_ms * MS)
-        assert finding.loss is not None
-        assert finding.loss.gpu_time_ratio == pytest.approx(length_ms / 100)
+        assert loss_of(finding).gpu_time_ratio == pytest.approx(length_ms / 100)
         assert finding.devices == ("GPU:0",)
         assert finding.confidence == "high"
 

@@ -12,7 +12,7 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analysis.made import finding_of, lost_ps
+from tests.analysis.made import finding_of, lost_ps, the
 from tests.python_sidecars import Line, native_threads
 from tests.sidecars import write_sidecar
 from traceview.analysis.gpu_time.input import Input
@@ -504,8 +504,7 @@ def test_a_pipeline_that_is_debugged_runs_on_one_thread(is_debugged: bool, tmp_p
         step.host("Iterator::Root::Map", 1, 41, {"id": 2, "parent_id": 1})
     mode = "tf.data.experimental.enable_debug_mode"
     write_sidecar(trace.write(tmp_path), {"tracing": {"hooks": [mode] * is_debugged}})
-    bound = finding_of(traceview.analyze(tmp_path), "input-bound")
-    assert bound is not None
+    bound = the(traceview.analyze(tmp_path), "input-bound")
     assert bound.action.startswith(f"Turn {mode} off") is is_debugged
 
 

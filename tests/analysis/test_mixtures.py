@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.scenarios.mixtures import STATES, Mixture, mixture
+from tests.analysis.made import loss_of
 from tests.ledger.ledgers import states_of_path
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
@@ -117,11 +118,10 @@ def test_findings_are_of_what_is_there_and_lose_what_it_takes(
             assert finding.severity == "info" or finding.code == "unsteady-steps"
             continue
         assert name in run.made.added_ps, finding.title
-        assert finding.loss is not None
         true_ps = run.mean_ps(name)
-        assert run.is_near(finding.loss.ps_per_step, true_ps), (finding.title, true_ps)
+        assert run.is_near(loss_of(finding).ps_per_step, true_ps), (finding.title, true_ps)
         true_ps = run.share(name) * run.mean_step_ps
-        assert run.is_near(finding.loss.gpu_time_ratio * run.mean_step_ps, true_ps), name
+        assert run.is_near(loss_of(finding).gpu_time_ratio * run.mean_step_ps, true_ps), name
         if name == "straggler":
             assert f"GPU:{run.made.slow_gpu}" not in finding.devices
     codes = {finding.code for finding in run.report.findings}

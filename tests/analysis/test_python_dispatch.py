@@ -10,7 +10,7 @@ import pytest
 
 import traceview
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analysis.made import finding_of
+from tests.analysis.made import the
 from tests.python_sidecars import PROFILE_START_NS, Line, Sample, python_group
 from tests.sidecars import write_sidecar
 from traceview.analysis.rules.finding import Finding
@@ -414,6 +414,5 @@ def test_what_a_library_does_decides_what_helps(
 ) -> None:
     play = graph(20, "PjitFunction(step)")
     report = analyzed(tmp_path, play, lambda at: stack if at <= 20 else ())
-    stall = finding_of(report, "python-stall")
-    assert stall is not None
+    stall = the(report, "python-stall")
     assert stall.action.startswith(action)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import traceview
 from scripts.scenarios.model import Step, ms, new_trace
-from tests.analysis.made import analyzed, finding_of, in_program
+from tests.analysis.made import analyzed, finding_of, in_program, loss_of
 from tests.charts import MS
 from tests.python_sidecars import clocks_group
 from tests.reports import full_report, step
@@ -123,9 +123,8 @@ def test_a_twentieth_of_the_gpu_time_is_worth_a_finding(
     finding = unsteady(tmp_path, more_ms, is_compute=True)
     assert (finding is not None) is is_unsteady
     if finding:
-        assert finding.loss is not None
-        assert finding.loss.gpu_time_ps == 2 * 4 * ms(more_ms)
-        assert finding.loss.states == ("compute",)
+        assert loss_of(finding).gpu_time_ps == 2 * 4 * ms(more_ms)
+        assert loss_of(finding).states == ("compute",)
 
 
 @pytest.mark.parametrize("others_ns", [0, 1_500_000_000])

@@ -9,7 +9,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analysis.made import lost_ps
+from tests.analysis.made import loss_of, lost_ps
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.workload.compute_rules import HOST_OP
 from traceview.trace.device.op_names import SideWork, side_work_of
@@ -102,8 +102,7 @@ def test_the_loss_is_the_share_of_the_time_of_all_devices(tmp_path: Path) -> Non
     }
     finding, *_ = analyzed(tmp_path, run_of(first, second))
     assert (finding.code, finding.devices) == ("host-op-in-step", ("replica:0", "replica:1"))
-    assert finding.loss is not None
-    assert (finding.loss.ps_per_step, finding.loss.gpu_time_ps) == (ms(30), 4 * ms(60))
+    assert (loss_of(finding).ps_per_step, loss_of(finding).gpu_time_ps) == (ms(30), 4 * ms(60))
 
 
 @pytest.mark.parametrize(("factor", "reason"), [(1.4, None), (1.6, "work")])
