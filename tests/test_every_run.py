@@ -21,10 +21,10 @@ from msgspec import to_builtins
 
 from scripts.scenarios import SCENARIOS, Scenario
 from scripts.scenarios.headlines import SHARES
+from tests.charts import check as check_lanes
 from tests.device_times import flat_collectives, flat_times
 from tests.document.test_screen import fits
 from tests.gap_causes import causes_of_gaps
-from tests.lanes import check as check_lanes
 from tests.ledger import ledgers
 from tests.ledger.ledgers import states_of_path
 from tests.oracle import recorded_answer, run_answer
