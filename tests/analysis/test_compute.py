@@ -25,26 +25,6 @@ from tests.trace.test_replicas import component
 from tests.xplane.hlo_messages import F32, F64, ModuleWriter, add_programs
 from tests.xplane.test_hlo_masks import chain, experts
 
-
-def test_what_graphs_show_is_summed(tmp_path: Path) -> None:
-    """Two replicas, each with 4 ms of MatMul in `a`, 2 ms of Svd in `table` and 2 ms of Relu in each of four steps of 50 ms."""
-    graphs = {
-        "float64_ops": ["model/a", "replica_1/model/a"],
-        "constant_ops": ["model/table", "replica_1/model/table"],
-    }
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for number, scope in enumerate(("", "replica_1/")):
-            ops = [f"{scope}model/{op}" for op in ("a:MatMul", "a:MatMul", "table:Svd", "b:Relu")]
-            component(step, number + 1, 2, *ops)
-    report = analyzed(tmp_path, trace, sidecar={"graphs": graphs})
-    assert report.results.compute is not None
-    types = [(of.layer, of.op_type, of.compute_ratio) for of in report.results.compute.parts]
-    assert types == [(None, "MatMul", 0.5), (None, "Relu", 0.25), (None, "Svd", 0.25)]
-    assert finding_of(report, "float64-compute") is None, "half of 7.2 % is below the limit"
-    assert finding_of(report, "constant-compute") is None, "3.6 % is below the limit"
-
-
 A, B, C = "train.py:9 in call", "train.py:21 in step", "train.py:30 in step"
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from msgspec.structs import replace
 
 from scripts.cuda_trace import MS
 from scripts.scenarios import SCENARIOS
@@ -16,13 +15,11 @@ from traceview.analysis.exchange.collectives import collective_rows_section, col
 from traceview.analysis.facts.selection import select
 from traceview.analysis.gpu_time.idle import gap_table_section
 from traceview.analysis.gpu_time.input import Input, InputHost, section
-from traceview.analysis.gpu_time.steps import step_blocks, step_table
 from traceview.analysis.machine.capture import Capture, HostCapture, capture_section
 from traceview.analysis.machine.environment import LONGEST_FACT, job_details, job_facts
 from traceview.analysis.measures.context import Context, View
 from traceview.analysis.measures.device_report import Environment, HostEnvironment
 from traceview.analysis.measures.idle_report import gap_table
-from traceview.analysis.measures.step_report import step_rows
 from traceview.analysis.rules.sentences import RunCommands
 from traceview.document import model
 from traceview.document.terminal import render_section
@@ -214,18 +211,6 @@ def test_a_section_without_rows_is_none(tmp_path: Path) -> None:
     gaps, _ = gap_table(context, devices=())
     rows = collective_table(context)
     assert (gap_table_section(gaps, {}), collective_rows_section(rows)) == (None, None)
-
-
-def test_steps_of_devices_that_are_much_alike_are_ranges(tmp_path: Path) -> None:
-    context = context_of("eight_balanced", tmp_path)
-    others = [f"GPU:{number}" for number in range(1, 8)]
-    keys = [context.trace.device_key(number) for number in range(8)]
-    table = step_table(step_rows(context), keys)
-    blocks = step_blocks(replace(view_of(), others=tuple(others)), table)
-    section = model.Section("steps", "Steps", blocks)
-    words = " ".join(render_section(section, width=80, color=False).split())
-    assert "7 other devices: compute " in words
-    assert "GPU:1" not in words
 
 
 def test_the_first_row_of_a_collective_has_its_number_and_op(tmp_path: Path) -> None:
