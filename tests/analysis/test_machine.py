@@ -1,22 +1,40 @@
-"""What the sidecars of hosts hold reaches the report: the environment, the load of the cores, the models of devices."""
+"""What the sidecars of hosts hold reaches the report: the environment, the load of the cores, models of devices, what NVML saw."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import to_builtins
+from msgspec.structs import asdict
 
 import traceview
-from scripts.cuda_trace import V100_STATS, Stats
+from scripts.cuda_trace import PROFILE_START_NS, V100_STATS, CudaTrace, Stats
 from scripts.scenarios import SCENARIOS
-from scripts.scenarios.model import marked_steps, new_trace
-from tests.analysis.made import analyzed
+from scripts.scenarios.model import Step, marked_steps, new_trace
+from tests.analysis.made import analyzed, check_finding
 from tests.sidecars import mirrored, write_sidecar
+from traceview.analysis.facts.selection import select
 from traceview.analysis.machine.environment import job_facts
+from traceview.analysis.machine.load import (
+    NOT_SAMPLED,
+    NVML,
+    SHARED_RATIO,
+    THROTTLED_RATIO,
+    Nvml,
+    NvmlRow,
+    throttle_names,
+)
+from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.device_report import Environment, HostEnvironment
+from traceview.analysis.rules.finding import Finding
+from traceview.analysis.rules.words import Number, Part, Size
+from traceview.document import screen as terminal
+from traceview.report.document import document_of
 from traceview.report.model import Report
+from traceview.report.saved import to_json
 from traceview.trace.sidecar.environment import read_as
 
 
@@ -180,3 +198,225 @@ def test_models(
     found = analyzed(tmp_path, trace, sidecar=sidecar).results.balance
     assert found is not None
     assert [row.model for row in found.devices] == expected
+
+
+# NVML's samples are summed up for each GPU
+
+
+LENGTH_MS = 3000
+OTHER = 4242
+TOTAL_BYTES = 100 * 10**9
+
+
+def busy_trace(*kernel_shares: float, host: str = "host0", length_ms: int = LENGTH_MS) -> CudaTrace:
+    """GPUs that run kernels in a part of every 10 ms, short beside NVML's periods."""
+    trace = new_trace(host, length_ms=length_ms)
+    for ordinal in range(len(kernel_shares)):
+        trace.gpu(ordinal)
+    for start_ms in range(0, length_ms, 10):
+        step = Step(trace, start_ms)
+        for ordinal, share in enumerate(kernel_shares):
+            if share:
+                step.kernel(ordinal, 1, 1 + 10 * share)
+    return trace
+
+
+def gpu(ordinal: int = 0, utilization: float | None = 0.5, **changes: Any) -> dict[str, Any]:
+    """A GPU in the group `outside_view`, sampled every 100 ms. None leaves a field out."""
+    count = LENGTH_MS // 100
+    samples: dict[str, Any] = {
+        "t_ns": [PROFILE_START_NS + 100_000_000 * i for i in range(count)],
+        "gpu_utilization_ratio": None if utilization is None else [utilization] * count,
+        **changes.pop("samples", {}),
+    }
+    device = {
+        "ordinal": ordinal,
+        "name": "H200",
+        "memory_total_bytes": TOTAL_BYTES,
+        "other_processes": [],
+        "samples": {key: value for key, value in samples.items() if value is not None},
+        **changes,
+    }
+    return {key: value for key, value in device.items() if value is not None}
+
+
+def written(logdir: Path, *devices: Any, trace: CudaTrace | None = None, **group: Any) -> Path:
+    view = {"reason": None, "devices": list(devices), **group}
+    write_sidecar((trace or busy_trace(0.5)).write(logdir), {"outside_view": view})
+    return logdir
+
+
+def sampled(
+    logdir: Path, *devices: Any, trace: CudaTrace | None = None
+) -> tuple[NvmlRow, dict[str, Finding]]:
+    """The row of the first GPU, and the findings by code."""
+    loaded = traceview.load(written(logdir, *devices, trace=trace))
+    context = Context(loaded, select(loaded))
+    result = context.result(NVML)
+    assert isinstance(result, Nvml)
+    findings = context.findings(NVML)
+    for finding in findings:
+        check_finding(finding)
+        assert finding.severity == "warning"
+    assert len({finding.code for finding in findings}) == len(findings)
+    return result.devices[0], {finding.code: finding for finding in findings}
+
+
+def test_hosts_keep_their_own_view(tmp_path: Path) -> None:
+    busy_trace(0.5, host="host1").write(tmp_path)
+    result = traceview.analyze(written(tmp_path, gpu(0, 0.5))).results.outside_view
+    assert result is not None
+    assert [row.device for row in result.devices] == ["host0/GPU:0"]
+    assert result.absent == {"host1": NOT_SAMPLED}
+
+
+# Other processes
+
+
+def process(**fields: Any) -> dict[str, Any]:
+    return {"pid": OTHER, "memory_bytes": None, "utilization_ratio": None, **fields}
+
+
+@pytest.mark.parametrize(
+    ("fields", "shared"),
+    [
+        ({}, False),
+        ({"memory_bytes": TOTAL_BYTES // 20 - 1}, False),
+        ({"memory_bytes": TOTAL_BYTES // 20}, True),
+        ({"utilization_ratio": 0.0499}, False),
+        ({"utilization_ratio": 0.05}, True),
+    ],
+)
+def test_gpu_shared(tmp_path: Path, fields: dict[str, Any], shared: bool) -> None:
+    _, findings = sampled(tmp_path, gpu(other_processes=[process(**fields)]))
+    assert list(findings) == (["gpu-shared"] if shared else [])
+    if shared:
+        (evidence,) = findings["gpu-shared"].evidence
+        assert (evidence.threshold, evidence.where) == (SHARED_RATIO, "GPU:0")
+        assert evidence.detail == "process 4242"
+        used = "utilization_ratio" in fields
+        assert findings["gpu-shared"].confidence == ("high" if used else "medium")
+
+
+def test_one_process_on_two_gpus_is_one(tmp_path: Path) -> None:
+    other = process(memory_bytes=20 * 10**9)
+    devices = [gpu(n, other_processes=[other]) for n in (0, 1)]
+    _, findings = sampled(tmp_path, *devices, trace=busy_trace(0.5, 0.5))
+    finding = findings["gpu-shared"]
+    assert finding.arguments["others"] == Number(1, "other process")
+    assert finding.arguments["memory"] == Size(40 * 10**9)
+
+
+def test_unknown_processes_are_not_none(tmp_path: Path) -> None:
+    missing = {"other_processes": "in this container NVML does not list this process"}
+    row = sampled(tmp_path, gpu(other_processes=None, missing=missing))[0]
+    assert (row.other_processes, row.others_unknown) == (None, missing["other_processes"])
+    row = sampled(tmp_path, gpu())[0]
+    assert (row.other_processes, row.others_unknown) == ((), None)
+
+
+# Throttling
+
+
+@pytest.mark.parametrize(
+    ("bits", "names"),
+    [
+        (0x1 | 0x2 | 0x100, ()),
+        (0x4 | 0x1, ("software power cap",)),
+        (0x8, ("hardware slowdown",)),
+        (0x8 | 0x40, ("hardware thermal slowdown",)),
+        (0x8 | 0x80, ("power brake from outside",)),
+        (0x20 | 0x10, ("sync boost with a slower GPU", "software thermal slowdown")),
+        (0x200 | 0x400, ("board limit", "reliability limit")),
+        (0x1000, ("reason 0x1000",)),
+    ],
+)
+def test_reasons_in_words(bits: int, names: tuple[str, ...]) -> None:
+    assert throttle_names(bits) == names
+
+
+@pytest.mark.parametrize(
+    ("bits", "count", "kind"),
+    [
+        (0x4, 2, None),
+        (0x4, 3, "power"),
+        (0x1 | 0x2, 30, None),
+        (0x40 | 0x8, 30, "heat"),
+        (0x200, 30, ""),
+    ],
+)
+def test_gpu_throttled(tmp_path: Path, bits: int, count: int, kind: str | None) -> None:
+    reasons = [bits] * count + [0] * (30 - count)
+    row, findings = sampled(tmp_path, gpu(samples={"throttle_reasons": reasons}))
+    assert list(findings) == ([] if kind is None else ["gpu-throttled"])
+    if kind is not None:
+        finding = findings["gpu-throttled"]
+        (name,) = throttle_names(bits)
+        assert finding.evidence[0].threshold == THROTTLED_RATIO
+        assert finding.arguments["ratio"] == Part(count / 30)
+        assert finding.sentences[:2] == (kind, kind)
+        assert row.throttle_reasons == {name: count / 30}
+        assert finding.confidence == "high"
+        of = f" ({kind})" if kind else ""
+        assert finding.title == f"GPU:0 is throttled {count * 100 // 30}% of the time{of}"
+
+
+def test_few_samples_are_little_to_go_by(tmp_path: Path) -> None:
+    samples = {"t_ns": [PROFILE_START_NS], "throttle_reasons": [0x20], "sm_clock_hz": [990_000_000]}
+    device = gpu(utilization=None, samples=samples, sm_clock_max_hz=1_980_000_000)
+    finding = sampled(tmp_path, device)[1]["gpu-throttled"]
+    assert (finding.confidence, finding.confidence_reason) == ("low", "only 1 sample of NVML")
+    assert finding.arguments["clock"] == Part(0.5)
+
+
+# What is not there, and what should not be
+
+
+def test_numbers_of_the_row(tmp_path: Path) -> None:
+    samples = {
+        "memory_used_bytes": [*range(29), None],
+        "sm_clock_hz": [3, 1, 2] * 10,
+        "power_watts": [100.0, 200.0] * 15,
+    }
+    row, _ = sampled(tmp_path, gpu(samples=samples, power_limit_watts=700))
+    assert (row.device, row.sample_count, row.nvml_busy_ratio) == ("GPU:0", 30, 0.5)
+    assert (row.memory_used_bytes, row.memory_total_bytes) == (28, TOTAL_BYTES)
+    assert (row.sm_clock_hz, row.sm_clock_max_hz) == (2, None)
+    assert (row.power_watts, row.power_limit_watts) == (150.0, 700.0)
+
+
+CODES = {rule.code for rule in NVML.rules}
+HOSTILE = [
+    [],
+    "devices",
+    [gpu(0), 3],
+    [gpu(2**70)],
+    [gpu(n) for n in range(500)],
+    [gpu(samples={"t_ns": [0] * 30})],
+    [gpu(samples={"t_ns": [2**62, -(2**62)] * 15})],
+    [gpu(samples={"gpu_utilization_ratio": [1e300, -1, None] * 10})],
+    [gpu(samples={"gpu_utilization_ratio": [float("nan"), float("inf")] * 15})],
+    [gpu(samples={"throttle_reasons": [-1, True, 2**62] * 10, "power_watts": [-5] * 30})],
+    [gpu(memory_total_bytes=0, other_processes=[process(memory_bytes=5)])],
+    [gpu(memory_total_bytes=-1, power_limit_watts=-1, sm_clock_max_hz=-1)],
+    [gpu(other_processes=[process(memory_bytes=2**63, utilization_ratio=17.0)])],
+    [gpu(other_processes=[process(pid=None, memory_bytes=-1), 3])],
+    [gpu(missing={"other_processes": "\x1b[31m\u202e" * 2000})],
+    [{"ordinal": 0, "samples": [], "missing": 7}],
+]
+
+
+@pytest.mark.parametrize("devices", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_values_end_nothing_and_make_no_finding(devices: Any, tmp_path: Path) -> None:
+    report = traceview.analyze(written(tmp_path, devices=devices))
+    text = terminal.render(document_of(report), width=80, color=False, most_lines=10**6)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert max(map(len, text.splitlines())) <= 110
+    json.loads(to_json(report))
+    assert not {finding.code for finding in report.findings} & CODES
+    result = report.results.outside_view
+    for row in result.devices if result else ():
+        for key, value in asdict(row).items():
+            if key.endswith("_ratio"):
+                assert value is None or 0 <= value <= 1, key
