@@ -24,7 +24,7 @@ from scripts.scenarios import SCENARIOS, Scenario
 from scripts.scenarios.headlines import SHARES
 from tests.charts import check as check_lanes
 from tests.device_times import flat_collectives, flat_times
-from tests.document.test_screen import fits
+from tests.document.test_terminal import fits
 from tests.gap_causes import causes_of_gaps
 from tests.input_stages import recorded_stages
 from tests.ledger import ledgers
