@@ -67,8 +67,9 @@ def test_overhead_is_said_where_it_exceeds_how_much_steps_vary(
     results = {"environment": Environment((recorded,), ())}
     host = HostCapture(host="a", profile_start_ns=0, dropped_event_count=0, overhead_ratio=ratio)
     capture = Capture("ok", (), (host,))
-    section = capture_section(view_of(results=results, is_brief=True), capture)
-    assert sentence in " ".join(render_section(section, width=80, color=False).split())
+    made = capture_section(view_of(results=results, is_brief=True), capture)
+    assert made is not None
+    assert sentence in " ".join(render_section(made, width=80, color=False).split())
 
 
 # The job
