@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,7 +156,8 @@ def test_ops_that_need_not_be_in_each_step(
 ) -> None:
     """They are no other finding, whatever they do."""
     ops = [(op, length_ms) for op in ("x:TopKV2", "cast:Cast", "y:MatMul")]
-    report = ran(tmp_path, ops, **{field: ["x", "cast"]})
+    graphs: dict[str, Any] = {field: ["x", "cast"]}
+    report = ran(tmp_path, ops, **graphs)
     assert title_of(report, code) == (f"GPU:0 spends {cost} on {what}: Cast" if cost else "")
     if cost:
         reason = the(report, code).confidence_reason
