@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.cuda_trace import NCCL_NAME, CudaTrace, Ref, Stats
+from scripts.cuda_trace import NCCL_NAME, Ref, Stats
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.collectives import all_reduce, layer_step
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import analyzed, finding_of, in_program, loss_of, the
 from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
-from tests.xplane.test_hlo_masks import exchanged
-from traceview.analysis.exchange.collective_sums import CollectiveResult
 from traceview.analysis.exchange.collectives import EXPOSED, OFF_GPU, SMALL
 from traceview.analysis.exchange.gradients import BACKWARD_RATIO
 from traceview.analysis.rules.finding import Finding
@@ -26,21 +24,6 @@ from traceview.analysis.rules.words import Number
 from traceview.report.model import Report
 from traceview.trace.device.op_names import Phase, phase_of
 from traceview.trace.strategy.collectives import collectives_of
-
-
-def reduced(exposed_ms: float, late_ms: float = 0.0, *, steps: int = 4) -> CudaTrace:
-    """Two GPUs; in each step a sum that nothing hides, to which GPU 1 comes late."""
-    trace = new_trace()
-    for step in marked_steps(trace, count=steps):
-        for ordinal in range(2):
-            step.kernel(ordinal, 0.1, 20)
-            step.kernel(ordinal, 20 + late_ms * ordinal, 20 + late_ms + exposed_ms, name=NCCL_NAME)
-    return trace
-
-
-def result_of(report: Report) -> CollectiveResult:
-    assert report.results.collectives is not None
-    return report.results.collectives
 
 
 def findings(report: Report) -> dict[str, Finding]:
@@ -54,7 +37,12 @@ def findings(report: Report) -> dict[str, Finding]:
 )
 def test_exposed_communication(tmp_path: Path, exposed_ms: float, severity: str | None) -> None:
     """Of both GPUs in steps of 50 ms, the last of which is 49.9 ms long."""
-    found = findings(analyzed(tmp_path, reduced(exposed_ms)))
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            step.kernel(ordinal, 0.1, 20)
+            step.kernel(ordinal, 20, 20 + exposed_ms, name=NCCL_NAME)
+    found = findings(analyzed(tmp_path, trace))
     assert {code: one.severity for code, one in found.items()} == (
         {"collective-exposed": severity} if severity else {}
     )
@@ -167,7 +155,8 @@ def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
         step.kernel(0, 0.1, 20)
         step.kernel(0, 20, 30, name=NCCL_NAME)
     report = analyzed(tmp_path, trace)
-    result = result_of(report)
+    result = report.results.collectives
+    assert result is not None
     assert (result.count, result.incomplete_count, result.transfer_ps) == (4, 4, 0)
     assert [row.exposed_ps for row in result.devices] == [ms(40)]
     one = findings(report)["collective-exposed"]

@@ -37,13 +37,6 @@ from traceview.report.model import Report
 from traceview.report.saved import to_json
 from traceview.trace.sidecar.environment import read_as
 
-
-def environment_of(folder: Path) -> Environment:
-    found = traceview.analyze(folder).results.environment
-    assert found is not None
-    return found
-
-
 GROUPS: dict[str, Any] = {
     "command": {"script": ["t.py", "--key", "***"]},
     "cluster": {"role": "worker", "index": 1, "sizes": {"worker": 2}},
@@ -73,7 +66,8 @@ def holds(value: Any, expected: Any) -> bool:
 def test_every_group_reaches_the_report(tmp_path: Path) -> None:
     (path,) = SCENARIOS["plain"]().write(tmp_path)
     write_sidecar(path, GROUPS)
-    environment = environment_of(tmp_path)
+    environment = traceview.analyze(tmp_path).results.environment
+    assert environment is not None
     (host,) = environment.hosts
     assert environment.unknown == ()
     assert holds(to_builtins(host), {"host": "host0", **GROUPS})

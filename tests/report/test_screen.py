@@ -16,7 +16,7 @@ from traceview.analysis.facts.selection import ReportWindow
 from traceview.analysis.measures.device_report import Environment
 from traceview.analysis.rules.finding import Finding, FindingLoss
 from traceview.document.model import Finding as ShownFinding
-from traceview.document.model import Findings, Span, Summary
+from traceview.document.model import Findings, Span
 from traceview.document.phrase import Token, plain
 from traceview.report.build import analyze
 from traceview.report.document import MOST_FINDINGS, document_of, screen_of
@@ -25,13 +25,9 @@ from traceview.trace.model import StepRange, Trace
 from traceview.trace.reading.load import load
 
 
-def screen_of_scenario(name: str, folder: Path, steps: StepRange | None = None) -> Summary:
-    SCENARIOS[name]().write(folder)
-    return screen_of(analyze(folder, steps=steps))
-
-
 def test_commands_are_about_the_same_steps(tmp_path: Path) -> None:
-    screen = screen_of_scenario("waits_for_input", tmp_path, StepRange(1, 3))
+    SCENARIOS["waits_for_input"]().write(tmp_path)
+    screen = screen_of(analyze(tmp_path, steps=StepRange(1, 3)))
     assert screen.next_command == f"traceview show input {tmp_path} --steps 1:3"
     assert screen.full_command == f"traceview analyze {tmp_path} --steps 1:3 --full"
 
