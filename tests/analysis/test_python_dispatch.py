@@ -11,7 +11,7 @@ import pytest
 import traceview
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis import made
-from tests.analysis.made import the
+from tests.analysis.made import finding_of, the
 from tests.python_sidecars import PROFILE_START_NS, Line, Sample, python_group
 from tests.sidecars import write_sidecar
 from traceview.analysis.rules.finding import Finding
