@@ -35,6 +35,17 @@ def codes(report: Report) -> dict[str, Severity]:
 # Devices
 
 
+def test_gpus_whose_replicas_were_not_recorded_are_not_unused(tmp_path: Path) -> None:
+    SCENARIOS["replicas_reached_on_two"]().write(tmp_path)
+    finding = the(traceview.analyze(tmp_path), "unused-gpu")
+    assert (finding.severity, finding.loss, finding.confidence) == ("warning", None, "medium")
+    assert finding.title == (
+        "6 of 8 GPUs have no recorded kernel, though the job has 8 replicas or more"
+    )
+    assert "takes every visible GPU" not in finding.action
+    assert "4.00 GB" in finding.explanation
+
+
 @pytest.mark.parametrize(("length_ms", "marginal"), [(8.0, False), (7.999, True)])
 def test_marginal_gpu(tmp_path: Path, length_ms: float, marginal: bool) -> None:
     trace = new_trace()

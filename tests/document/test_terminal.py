@@ -192,6 +192,15 @@ def test_blanks_at_the_end_are_not_written() -> None:
     assert text.rendered(color=False) == "a b"
 
 
+def test_pieces_keep_their_styles() -> None:
+    assert [piece.parts for piece in STRIP.divided([1, 7])] == [
+        (("#", "green"),),
+        (("#", "green"), ("?", "dim"), ("?", "dim"), (" a", "")),
+        (("b ", ""), ("c", "bold red cyan")),
+    ]
+    assert STRIP.with_text("x").parts == (("x", "green"),)
+
+
 # The first screen
 
 
