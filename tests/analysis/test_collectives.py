@@ -17,6 +17,7 @@ from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import analyzed, finding_of, in_program, loss_of, the
 from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
+from tests.xplane.test_hlo_masks import exchanged
 from traceview.analysis.exchange.collectives import EXPOSED, OFF_GPU, SMALL
 from traceview.analysis.exchange.gradients import BACKWARD_RATIO
 from traceview.analysis.rules.finding import Finding

@@ -24,6 +24,7 @@ from tests.analysis.made import (
 from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import component
 from tests.xplane.hlo_messages import F32, F64, ModuleWriter, add_programs
+from tests.xplane.test_hlo_masks import chain, experts
 from traceview.report.redaction import redacted
 
 A, B, C = "train.py:9 in call", "train.py:21 in step", "train.py:30 in step"
