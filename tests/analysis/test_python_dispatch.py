@@ -504,5 +504,5 @@ def test_what_any_step_takes_in_python_is_a_guess(
         step.host("$train.py:9 drawn", 0, python_ms)
         step.host("PjitFunction(step)", python_ms, python_ms + 0.01)
         step.kernel(0, python_ms, 2, launch_ms=python_ms)
-    (found,) = (row for row in analyzed(tmp_path, trace).findings if row.loss)
+    (found,) = (row for row in made.analyzed(tmp_path, trace).findings if row.loss)
     assert (found.code, found.severity) == ("python-stall", severity)
