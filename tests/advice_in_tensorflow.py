@@ -1,6 +1,6 @@
 """Tries what advice says, and what traceview relies on, in real programs on two CPU devices under MirroredStrategy.
 
-Run by `tests/test_advice.py`, in one process: importing TensorFlow takes seconds.
+Run by `tests/test_tensorflow.py`, in one process: importing TensorFlow takes seconds.
 """
 
 from __future__ import annotations

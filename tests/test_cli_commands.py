@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
@@ -18,6 +19,7 @@ import typer.main
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from traceview import __version__
+from traceview.base.timing import Stages, followed, stage
 from traceview.cli import report_source
 from traceview.cli.app import app
 from traceview.cli.output import Target
@@ -271,3 +273,22 @@ def test_a_long_reading_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
         assert terminal.written.wait(30)
     assert terminal.text.startswith("\rreading...")
     assert terminal.text.endswith("\r")
+
+
+# Stages are followed on their thread, the innermost last
+
+
+def test_the_open_stages_are_those_of_one_thread() -> None:
+    with followed() as stages:
+        with stage("outer"), stage("inner", "1 of 2"):
+            assert stages == [("outer", ""), ("inner", "1 of 2")]
+
+            def elsewhere() -> Stages:
+                with stage("beside"):
+                    return list(stages)
+
+            with ThreadPoolExecutor(1) as pool:
+                assert pool.submit(elsewhere).result() == stages
+        assert stages == []
+    with stage("nobody asks"):
+        assert stages == []

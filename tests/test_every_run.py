@@ -19,16 +19,21 @@ import pytest
 from jsonschema import Draft202012Validator
 from msgspec import to_builtins
 
+import traceview
 from scripts.scenarios import SCENARIOS, Scenario
 from scripts.scenarios.headlines import SHARES
+from tests.charts import check as check_lanes
 from tests.device_times import flat_times
-from tests.document.test_screen import fits
+from tests.document.test_terminal import fits
 from tests.gap_causes import causes_of_gaps
-from tests.lanes import check as check_lanes
+from tests.input_stages import recorded_stages
 from tests.ledger import ledgers
 from tests.ledger.ledgers import states_of_path
 from tests.oracle import recorded_answer, run_answer
+from tests.oracle.input import empty_ratios, stage_times, step_waits, work_ratio
+from tests.oracle.reading import Host, read_hosts
 from traceview.analysis.exchange.transfers import TOP_SOURCES
+from traceview.analysis.facts.input_supply import supply_of
 from traceview.analysis.facts.run import IdleAttribution
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
@@ -231,7 +236,7 @@ def same_balance(report: Report, expected: dict[str, Any] | None, *, statistics:
 def dispatched(states: dict[str, int]) -> dict[str, int]:
     """The states where the pipeline is no bottleneck, so that asking for a batch that is ready is dispatch.
 
-    Whether it is one `test_input_against_oracle.py` proves.
+    Whether it is one `same_supply` proves.
     """
     result = {key: ps for key, ps in states.items() if key != "input"}
     if "input" in states:
@@ -526,3 +531,49 @@ def test_a_redacted_report_has_sentences_and_no_name(run: Run) -> None:
     for finding in hidden.findings:
         text = f"{finding.title} {finding.explanation} {finding.action} {finding.advice}"
         assert not re.search(r"\b(?:text|sentence|message|value)_\d", text), text
+
+
+# Input waits and stages
+
+
+PIPELINES = ["slow_map", "slow_reading", "healthy_prefetch", "late_shard"]
+
+
+def same_supply(folder: Path, host: Host) -> None:
+    trace = traceview.load(folder)
+    selection = select(trace)
+    supply = supply_of(Context(trace, selection), 0)
+    assert supply is not None
+    spans = [(step.start_ps, step.end_ps) for step in selection.steps[0]]
+    assert list(supply.wait_of_steps or ()) == step_waits(host, spans)
+    used = [(s.start_ps, s.end_ps) for s in selection.steps[0] if s.excluded is None]
+    assert supply.slowest is not None
+    name = supply.slowest.name
+    window = (selection.windows[0].start_ps, selection.windows[0].end_ps)
+    assert supply.work_ratio == pytest.approx(work_ratio(host, name, window), rel=1e-12)
+    waits = empty_ratios(host, name, used, step_waits(host, used))
+    assert (supply.empty_step_ratio, supply.empty_wait_ratio) == waits
+    same_stages(folder, host)
+
+
+def same_stages(folder: Path, host: Host) -> None:
+    ours: dict[str, tuple[int, int]] = {}
+    for stage in recorded_stages(traceview.load(folder)):
+        self_ps, waiting_ps = ours.get(stage.name, (0, 0))
+        ours[stage.name] = (self_ps + stage.self_ps, waiting_ps + stage.waiting_ps)
+    assert ours == stage_times(host)
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_input_of_fixtures(name: str) -> None:
+    folder = FOLDER / name
+    (host,) = read_hosts(list(folder.rglob("*.xplane.pb")))
+    assert stage_times(host)
+    same_supply(folder, host)
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_input_of_scenarios(name: str, tmp_path: Path) -> None:
+    files = SCENARIOS[name]().write(tmp_path)
+    (host,) = read_hosts(list(files))
+    same_supply(tmp_path, host)

@@ -6,6 +6,7 @@ import json
 import shutil
 import tarfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -97,73 +98,65 @@ def test_the_slowdown_is_the_headline_at_its_cost(recordings: Path, name: str) -
     assert judgement.is_cost_right, (judgement.share, judgement.truth)
 
 
-HEADLINES = {
-    "loop_statistics_thread/slow-1": "loop_statistics_thread.py:2",
-    "gpu_fit_callback/slow-1": "gpu_fit_callback.py:21",
-    "gpu_jax_decomposition/slow-1": "gpu_jax_decomposition.py:24",
-    "gpu_jax_numpy_batches/slow-1": "gpu_jax_numpy_batches.py:24",
-    "gpu_jax_read_metrics/slow-1": "gpu_jax_read_metrics.py:29",
-    "gpu_jax_thread_loader/slow-2": "gpu_jax_thread_loader.py:25",
-    "gpu_loop_numpy_function/slow-1": "gpu_loop_numpy_function.py:23",
-    "gpu_loop_python/slow-1": "gpu_loop_python.py:20",
-    "gpu_jax_power_iteration/slow-1": "gpu_jax_power_iteration.py:26",
-    # Of the read, and not of the call that follows it.
-    "gpu_loop_python/healthy-2": "gpu_training.py:55",
-    # Ops on the CPU are one cause with the copies around them.
-    "gpu_loop_cpu_op/slow-1": "Mul, Sub and Mean, normalized, gpu_loop_cpu_op.py:19",
-    "gpu_loop_cpu_embedding/slow-2": "ResourceScatterSub and ResourceGather, step_once, gpu_loop_cpu_embedding.py:28",
-    # Each assertion copies a boolean to the host, which launches the next layer when it has it.
-    "gpu_loop_assertions/slow-1": (
-        "to the host and goes on there: Less, checked_error, gpu_loop_assertions.py:22"
+class Said(NamedTuple):
+    """What a headline names, the finding that leads with its share of the step, and all warnings."""
+
+    words: str = ""
+    code: str = ""
+    share: float = 0
+    warnings: tuple[str, ...] | None = None
+
+
+HEAVY = "cpu-heavy-op"
+SAID = {
+    "loop_statistics_thread/slow-1": Said("loop_statistics_thread.py:2"),
+    "gpu_fit_callback/slow-1": Said("gpu_fit_callback.py:21"),
+    "gpu_jax_decomposition/slow-1": Said("gpu_jax_decomposition.py:24"),
+    "gpu_jax_numpy_batches/slow-1": Said("gpu_jax_numpy_batches.py:24"),
+    "gpu_jax_read_metrics/slow-1": Said("gpu_jax_read_metrics.py:29"),
+    "gpu_jax_thread_loader/slow-2": Said("gpu_jax_thread_loader.py:25"),
+    "gpu_loop_numpy_function/slow-1": Said("gpu_loop_numpy_function.py:23"),
+    "gpu_loop_python/slow-1": Said("gpu_loop_python.py:20"),
+    # `while_loop` copies its condition to the host 300 times in a step: that is launching.
+    "gpu_jax_power_iteration/slow-1": Said(
+        "gpu_jax_power_iteration.py:26", warnings=("launch-bound",)
+    ),
+    # Of the read, and not of the call that follows it: TensorFlow waits for what is queued, also for the loss of an earlier step.
+    "gpu_loop_python/healthy-2": Said("gpu_training.py:55", "d2h-sync", 0.147),
+    # Ops on the CPU are one cause with the copies around them: 36 and 56 % are true; copies up are no batches, nor ops dispatch.
+    "gpu_loop_cpu_op/slow-1": Said(
+        "Mul, Sub and Mean, normalized, gpu_loop_cpu_op.py:19", HEAVY, 0.36, (HEAVY,)
+    ),
+    "gpu_loop_cpu_embedding/slow-2": Said(
+        "ResourceScatterSub and ResourceGather, step_once, gpu_loop_cpu_embedding.py:28",
+        *(HEAVY, 0.57, (HEAVY,)),
+    ),
+    # Each assertion copies a boolean to the host, which launches the next layer when it has it: of 61 % that are true, 40 % lie
+    # in gaps after an assertion.
+    "gpu_loop_assertions/slow-1": Said(
+        "to the host and goes on there: Less, checked_error, gpu_loop_assertions.py:22", HEAVY, 0.40
     ),
     # A bank of 9.83 GB that is not donated: `stored` writes a few rows of it.
-    "gpu_jax_undonated_bank/slow-1": "in DtoD copies, copy.2 of stored",
-}
-"""The op, the function or the line that a headline names."""
-
-
-@pytest.mark.parametrize(("name", "words"), HEADLINES.items(), ids=HEADLINES)
-def test_the_headline_names_the_place(recordings: Path, name: str, words: str) -> None:
-    assert words in report_of(recordings, name).verdict.headline
-
-
-SHARES = {
-    # TensorFlow waits for what is queued, also for the loss of an earlier step.
-    "gpu_loop_python/healthy-2": ("d2h-sync", 0.147),
-    # 36 and 56 % are true; its copies up are no copies of batches, nor its ops dispatch.
-    "gpu_loop_cpu_op/slow-1": ("cpu-heavy-op", 0.36),
-    "gpu_loop_cpu_embedding/slow-2": ("cpu-heavy-op", 0.57),
-    # 61 % are true, of which 40 % lie in gaps after an assertion.
-    "gpu_loop_assertions/slow-1": ("cpu-heavy-op", 0.40),
-}
-
-
-@pytest.mark.parametrize(("name", "expected"), SHARES.items(), ids=SHARES)
-def test_what_leads_and_its_share(recordings: Path, name: str, expected: tuple[str, float]) -> None:
-    leading = report_of(recordings, name).leading
-    assert leading is not None
-    assert leading.loss is not None
-    code, share = expected
-    assert leading.code == code
-    assert leading.loss.ratio == pytest.approx(share, abs=0.005)
-
-
-WARNINGS = {
+    "gpu_jax_undonated_bank/slow-1": Said("in DtoD copies, copy.2 of stored"),
     # It is the machine and not the program.
-    "gpu_jax_float64/slow-1": ("float64-compute",),
-    "gpu_loop_cpu_op/slow-1": ("cpu-heavy-op",),
-    "gpu_loop_cpu_embedding/slow-2": ("cpu-heavy-op",),
+    "gpu_jax_float64/slow-1": Said(warnings=("float64-compute",)),
     # `ExecutorDoneCallback` takes 20 µs of a step of 6 ms, before launches that do not wait for it.
-    "gpu_mirrored_generator/healthy-1": ("launch-bound",),
-    # `while_loop` copies its condition to the host 300 times in a step: that is launching.
-    "gpu_jax_power_iteration/slow-1": ("launch-bound",),
-    "gpu_loop_python_epoch/healthy-2": (),
+    "gpu_mirrored_generator/healthy-1": Said(warnings=("launch-bound",)),
+    "gpu_loop_python_epoch/healthy-2": Said(warnings=()),
 }
 
 
-@pytest.mark.parametrize(("name", "codes"), WARNINGS.items(), ids=WARNINGS)
-def test_nothing_else_is_a_warning(recordings: Path, name: str, codes: tuple[str, ...]) -> None:
-    assert warnings_of(report_of(recordings, name)) == codes
+@pytest.mark.parametrize(("name", "said"), SAID.items(), ids=SAID)
+def test_what_is_said_of_a_run(recordings: Path, name: str, said: Said) -> None:
+    report = report_of(recordings, name)
+    assert said.words in report.verdict.headline
+    if said.code:
+        leading = report.leading
+        assert leading is not None
+        assert leading.loss is not None
+        assert leading.code == said.code
+        assert leading.loss.ratio == pytest.approx(said.share, abs=0.005)
+    assert said.warnings in (None, warnings_of(report))
 
 
 @pytest.mark.parametrize(

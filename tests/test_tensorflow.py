@@ -1,7 +1,8 @@
-"""Traceview runs beside TensorFlow in one process, and reads right what TensorFlow records today."""
+"""Traceview runs beside TensorFlow in one process, reads right what it records today, and its advice does what it says."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -56,3 +57,34 @@ def test_a_run_recorded_now(name: str, method: str, steps: int, tmp_path: Path) 
     replicas = [row.device for row in report.results.device_time.devices]
     assert replicas == [f"replica:{k}" for k in range(int(name[-1]))]
     same_report(report, run_answer(sorted(logdir.rglob("*.xplane.pb"))))
+
+
+# Advice, and graphs as traceview takes them to be, tried in real programs
+
+
+def test_advice_works_in_tensorflow() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.advice_in_tensorflow"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "xla_around_run": "InvalidArgumentError",
+        "xla_inside_run": "works",
+        "xla_in_keras_compile": "InvalidArgumentError",
+        "gradients_in_mixed_precision": ["float32"],
+        "variables_saved_in_background": "works",
+        "keras_model_saved_in_background": "ValueError",
+        "sgd": ["ResourceScatterSub"],
+        "adam": ["UnsortedSegmentSum"],
+        "summaries_now_and_then": "works",
+        "batches_from_processes": "works",
+        # Of one worker every policy gives the same batches.
+        "shards_of_one_worker": "works",
+        "prefetched_to_device": "FailedPreconditionError",
+        "fetch_to_device_by_default": "True",
+        "scopes_of_sparse_gradients": {"cond": "CPU:0", "cond_1": "CPU:1"},
+    }

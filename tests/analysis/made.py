@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from scripts.scenarios.model import marked_steps, new_trace
 from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
 from traceview.analysis.registry import RULES
-from traceview.analysis.rules.finding import Finding
+from traceview.analysis.rules.finding import Finding, FindingLoss
 from traceview.report.model import Report
 
 
@@ -52,9 +52,51 @@ def write_program(
     return path
 
 
+def ran(
+    folder: Path,
+    ops: Iterable[tuple[str | None, float]],
+    *,
+    lines: Mapping[str, str] | None = None,
+    **graphs: Any,
+) -> Report:
+    """The report on steps of 50 ms on one GPU, with these ops one after the other: name and milliseconds.
+
+    `lines`: those of some ops; `graphs`: what else is known of them.
+    """
+    trace = new_trace()
+    for step in marked_steps(trace):
+        at = 1.0
+        for op, length in ops:
+            step.kernel(0, at, at + length, op=op)
+            at += length
+    known = list(dict.fromkeys((lines or {}).values()))
+    line_of = {op: known.index(line) for op, line in (lines or {}).items()}
+    graphs |= {"lines": known, "line_of": line_of}
+    return analyzed(folder, trace, sidecar={"graphs": graphs})
+
+
 def finding_of(report: Report, code: str) -> Finding | None:
     """The finding of this code; None where it is not made."""
     return next((row for row in report.findings if row.code == code), None)
+
+
+def the(report: Report, code: str) -> Finding:
+    """The finding of this code, which has to be made."""
+    (finding,) = (row for row in report.findings if row.code == code)
+    return finding
+
+
+def title_of(report: Report, code: str) -> str:
+    """What the finding of this code says first; empty where it is not made."""
+    finding = finding_of(report, code)
+    return finding.title if finding else ""
+
+
+def loss_of(finding: Finding | None) -> FindingLoss:
+    """What a finding costs, which has to be known."""
+    assert finding is not None
+    assert finding.loss is not None
+    return finding.loss
 
 
 def check_finding(finding: Finding) -> None:

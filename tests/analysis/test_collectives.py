@@ -1,4 +1,4 @@
-"""Collectives: what they cost, which are small, gradients that are summed without them, and when that is a finding."""
+"""Collectives: what they cost, which are small, gradients that are summed without them or on one device, and when that is a finding."""
 
 from __future__ import annotations
 
@@ -10,35 +10,21 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.cuda_trace import NCCL_NAME, CudaTrace, Ref, Stats
+from scripts.cuda_trace import NCCL_NAME, Ref, Stats
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.collectives import all_reduce, layer_step
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analysis.made import analyzed, in_program
+from tests.analysis.made import analyzed, finding_of, in_program, loss_of, the
 from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
 from tests.xplane.test_hlo_masks import exchanged
-from traceview.analysis.exchange.collective_sums import CollectiveResult
 from traceview.analysis.exchange.collectives import EXPOSED, OFF_GPU, SMALL
+from traceview.analysis.exchange.gradients import BACKWARD_RATIO
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.words import Number
 from traceview.report.model import Report
+from traceview.trace.device.op_names import Phase, phase_of
 from traceview.trace.strategy.collectives import collectives_of
-
-
-def reduced(exposed_ms: float, late_ms: float = 0.0, *, steps: int = 4) -> CudaTrace:
-    """Two GPUs; in each step a sum that nothing hides, to which GPU 1 comes late."""
-    trace = new_trace()
-    for step in marked_steps(trace, count=steps):
-        for ordinal in range(2):
-            step.kernel(ordinal, 0.1, 20)
-            step.kernel(ordinal, 20 + late_ms * ordinal, 20 + late_ms + exposed_ms, name=NCCL_NAME)
-    return trace
-
-
-def result_of(report: Report) -> CollectiveResult:
-    assert report.results.collectives is not None
-    return report.results.collectives
 
 
 def findings(report: Report) -> dict[str, Finding]:
@@ -52,7 +38,12 @@ def findings(report: Report) -> dict[str, Finding]:
 )
 def test_exposed_communication(tmp_path: Path, exposed_ms: float, severity: str | None) -> None:
     """Of both GPUs in steps of 50 ms, the last of which is 49.9 ms long."""
-    found = findings(analyzed(tmp_path, reduced(exposed_ms)))
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            step.kernel(ordinal, 0.1, 20)
+            step.kernel(ordinal, 20, 20 + exposed_ms, name=NCCL_NAME)
+    found = findings(analyzed(tmp_path, trace))
     assert {code: one.severity for code, one in found.items()} == (
         {"collective-exposed": severity} if severity else {}
     )
@@ -165,7 +156,8 @@ def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
         step.kernel(0, 0.1, 20)
         step.kernel(0, 20, 30, name=NCCL_NAME)
     report = analyzed(tmp_path, trace)
-    result = result_of(report)
+    result = report.results.collectives
+    assert result is not None
     assert (result.count, result.incomplete_count, result.transfer_ps) == (4, 4, 0)
     one = findings(report)["collective-exposed"]
     assert (one.severity, one.confidence) == ("warning", "low")
@@ -220,8 +212,7 @@ def test_gradients_that_the_cpu_sums(
     assert [one.sentences[1] for one in found.values()] == ([] if action is None else [action])
     for one in found.values():
         assert one.code == OFF_GPU.code
-        assert one.loss is not None
-        assert one.loss.ps_per_step == ms(2.6)
+        assert loss_of(one).ps_per_step == ms(2.6)
 
 
 def test_a_sum_for_one_gpu_is_none_of_replicas(tmp_path: Path) -> None:
@@ -320,8 +311,7 @@ def test_keys_are_made_for_small_collectives(keys: int, lost_ms: int, tmp_path: 
         of_values(step, first, 8, 4)
 
     small = analyzed_steps(tmp_path, values)["small-collectives"]
-    assert small.loss is not None
-    assert small.loss.ps_per_step == ms(lost_ms)
+    assert loss_of(small).ps_per_step == ms(lost_ms)
     assert ("5.00 ms of it pass before the graph runs" in small.explanation) is (lost_ms > 16)
 
 
@@ -381,3 +371,89 @@ def test_while_others_have_all_cores_a_collective_holds_nothing_up(
     by_state = third.groupby("state").duration_ps.sum() / ms(1)
     assert by_state.get("communication", 0) == communication_ms
     assert by_state.sum() == 14
+
+
+# Which devices compute gradients, and why only one does
+
+
+CODE = "single-gpu-gradients"
+FORWARD = "model/dense/MatMul:MatMul"
+BACKWARD = "gradient_tape/model/dense/MatMul:MatMul"
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"),
+    [
+        (b"model/dense/MatMul:MatMul", Phase.FORWARD),
+        (b"gradient_tape/replica_1/model/dense/MatMul:MatMul", Phase.BACKWARD),
+        (b"gradients/model/dense/MatMul_grad/MatMul:MatMul", Phase.BACKWARD),
+        (b"model/relu:ReluGrad", Phase.BACKWARD),
+        (b"x/conv:Conv2DBackpropFilter", Phase.BACKWARD),
+        (b"x/norm:FusedBatchNormGradV3", Phase.BACKWARD),
+        (b"x/jit(step)/transpose(jvp(dense))/dot_general", Phase.BACKWARD),
+        (b"Adam/Adam/update_1/ResourceApplyAdam:ResourceApplyAdam", Phase.OPTIMIZER),
+        (b"sgd/update_0_3/mul:Mul", Phase.OPTIMIZER),
+        (b"StatefulPartitionedCall/adam_1/mul:Mul", Phase.OPTIMIZER),
+        # As Keras 3 writes the name of `RMSprop`.
+        (b"rm_sprop_1/Mul:Mul", Phase.OPTIMIZER),
+        (b"sgd/CollectiveReduceV2:CollectiveReduceV2", Phase.REDUCTION),
+        (b"x/NcclAllReduce:NcclAllReduce", Phase.REDUCTION),
+        (b"adamant/MatMul:MatMul", Phase.FORWARD),
+        (b"fusion_3", Phase.UNKNOWN),
+        (b"", Phase.UNKNOWN),
+    ],
+)
+def test_names_show_the_phase(name: bytes, phase: Phase) -> None:
+    assert phase_of(name) is phase
+
+
+@pytest.mark.parametrize(("above_ms", "is_reached"), [(0.1, True), (-0.1, False)])
+def test_constants_of_the_backward_pass_are_not_it(
+    above_ms: float, is_reached: bool, tmp_path: Path
+) -> None:
+    """20 ms in all."""
+    length = 20 * BACKWARD_RATIO + above_ms
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            step.kernel(ordinal, 2, 22 - length)
+            if ordinal == 0:
+                step.kernel(ordinal, 22 - length, 22, op=BACKWARD)
+    assert (finding_of(analyzed(tmp_path, trace), CODE) is not None) == is_reached
+
+
+@pytest.mark.parametrize(("length_ms", "is_alone"), [(0.3, False), (0.1, True)])
+def test_a_device_with_much_other_work_computes_gradients_too(
+    length_ms: float, is_alone: bool, tmp_path: Path
+) -> None:
+    """Those of the first take 1 ms: a fifth of that is no constant, however little it is of the 20 ms of the second."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 3)
+        step.kernel(0, 3, 4, op=BACKWARD)
+        step.kernel(1, 2, 22 - length_ms)
+        step.kernel(1, 22 - length_ms, 22, op=BACKWARD)
+    assert (finding_of(analyzed(tmp_path, trace), CODE) is not None) == is_alone
+
+
+# One device
+
+
+def reasons(folder: Path) -> tuple[str, ...]:
+    finding = the(traceview.analyze(folder), CODE)
+    return finding.sentences[3:]
+
+
+def test_a_strategy_of_one_device_asks_for_it_itself(tmp_path: Path) -> None:
+    of_one = SCENARIOS["strategy_of_one_replica"]()
+    pinned = SCENARIOS["pinned_to_one_gpu"]().sidecars["host0"]
+    (path,) = of_one.write(tmp_path)
+    write_sidecar(path, {**of_one.sidecars["host0"], "placement": pinned["placement"]})
+    assert reasons(tmp_path) == ("one_replica",)
+
+
+def test_a_divided_gpu_runs_several_replicas(tmp_path: Path) -> None:
+    (path,) = SCENARIOS["replicas_on_one_gpu"]().write(tmp_path)
+    physical = [{"type": "GPU", "logical_devices": 2}]
+    write_sidecar(path, {"devices": {"physical": physical}})
+    assert reasons(tmp_path) == ()

@@ -1,8 +1,9 @@
-"""Compute in float64 and compute of constants are sums of the ledger, and the largest types of ops are named."""
+"""Compute of each kind is a sum of the ledger, on both sides of each limit, and its largest parts are named."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,31 +11,21 @@ import traceview
 from scripts.cuda_trace import U64
 from scripts.scenarios.model import marked_steps, new_trace
 from scripts.scenarios.step_ops import printing_in_step
-from tests.analysis.made import analyzed, finding_of, in_program, write_program
+from tests.analysis.made import (
+    analyzed,
+    finding_of,
+    in_program,
+    loss_of,
+    ran,
+    the,
+    title_of,
+    write_program,
+)
 from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import component
 from tests.xplane.hlo_messages import F32, F64, ModuleWriter, add_programs
 from tests.xplane.test_hlo_masks import chain, experts
-
-
-def test_what_graphs_show_is_summed(tmp_path: Path) -> None:
-    """Two replicas, each with 4 ms of MatMul in `a`, 2 ms of Svd in `table` and 2 ms of Relu in each of four steps of 50 ms."""
-    graphs = {
-        "float64_ops": ["model/a", "replica_1/model/a"],
-        "constant_ops": ["model/table", "replica_1/model/table"],
-    }
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for number, scope in enumerate(("", "replica_1/")):
-            ops = [f"{scope}model/{op}" for op in ("a:MatMul", "a:MatMul", "table:Svd", "b:Relu")]
-            component(step, number + 1, 2, *ops)
-    report = analyzed(tmp_path, trace, sidecar={"graphs": graphs})
-    assert report.results.compute is not None
-    types = [(of.layer, of.op_type, of.compute_ratio) for of in report.results.compute.parts]
-    assert types == [(None, "MatMul", 0.5), (None, "Relu", 0.25), (None, "Svd", 0.25)]
-    assert finding_of(report, "float64-compute") is None, "half of 7.2 % is below the limit"
-    assert finding_of(report, "constant-compute") is None, "3.6 % is below the limit"
-
+from traceview.report.redaction import redacted
 
 A, B, C = "train.py:9 in call", "train.py:21 in step", "train.py:30 in step"
 
@@ -103,22 +94,17 @@ def test_what_costs_at_least_so_much_may_save_more(
     trace = new_trace()
     for step in marked_steps(trace):
         component(step, 1, 8, "model/a:MatMul", each_ms=8)
-    found = finding_of(analyzed(tmp_path, trace, sidecar={"graphs": {field: ["model/a"]}}), code)
-    assert found is not None
-    assert found.loss is not None
+    found = the(analyzed(tmp_path, trace, sidecar={"graphs": {field: ["model/a"]}}), code)
     assert ("at least" not in found.title) is is_bound
-    assert (found.loss.gain_ps_per_step is not None) is is_bound
+    assert (loss_of(found).gain_ps_per_step is not None) is is_bound
 
 
 @pytest.mark.parametrize(("scope", "is_one"), [("model", True), ("gradient_tape/model", False)])
 def test_nobody_can_take_a_constant_out_of_gradients(
     scope: str, is_one: bool, tmp_path: Path
 ) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        component(step, 1, 8, f"{scope}/Tile:Tile", each_ms=8)
-    report = analyzed(tmp_path, trace, sidecar={"graphs": {"constant_ops": [f"{scope}/Tile"]}})
-    assert (finding_of(report, "constant-compute") is not None) == is_one
+    report = ran(tmp_path, [(f"{scope}/Tile:Tile", 8)], constant_ops=[f"{scope}/Tile"])
+    assert bool(title_of(report, "constant-compute")) == is_one
 
 
 def test_the_name_of_a_layer_on_cpus_is_no_type(tmp_path: Path) -> None:
@@ -151,36 +137,33 @@ def test_costly_ops_are_a_finding_from_an_eighth_of_the_time_on(
         trace, folder = new_trace(), tmp_path / str(length_ms)
         for step in marked_steps(trace):
             step.kernel(0, 10, 10 + length_ms, name=kernel, op=f"model/x:{type_}")
-        costly = finding_of(analyzed(folder, trace), "costly-ops")
-        assert (costly is not None) == (bool(title) and is_enough)
-        assert costly is None or costly.title.endswith(f"on {title}")
+        said = title_of(analyzed(folder, trace), "costly-ops")
+        assert said.endswith(f"on {title}") if title and is_enough else said == ""
 
 
-@pytest.mark.parametrize(("length_ms", "cost"), [(2.9, ""), (3.1, "6.20 of 50.0 ms (12%)"), (9, "18.0 of 50.0 ms (36%)")])  # fmt: skip
 @pytest.mark.parametrize(
     ("field", "code", "what"),
     [
         ("batch_ops", "batch-work-in-step", "preparing the batch inside the step"),
         ("untrained_ops", "untrained-compute", "ops that train nothing"),
         ("variable_ops", "batch-free-compute", "ops that read variables and not the batch"),
+        ("summed_ops", "repeated-compute", "gradients of several losses through the same ops"),
+        ("again_ops", "repeated-compute", "applying the model again to ids of earlier passes"),
     ],
 )
+@pytest.mark.parametrize(("length_ms", "cost"), [(2.99, ""), (3.01, "6.02 of 50.0 ms (12%)")])
 def test_ops_that_need_not_be_in_each_step(
     field: str, code: str, what: str, length_ms: float, cost: str, tmp_path: Path
 ) -> None:
     """They are no other finding, whatever they do."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for number, op in enumerate(("x:TopKV2", "cast:Cast", "y:MatMul")):
-            step.kernel(0, 10 * number, 10 * number + length_ms, op=op)
-    report = analyzed(tmp_path, trace, sidecar={"graphs": {field: ["x", "cast"]}})
-    found = finding_of(report, code)
-    assert (found is not None) == bool(cost)
-    if found is not None:
-        assert found.title == f"GPU:0 spends {cost} on {what}: Cast"
-        assert "the graph of the step function shows it" in found.confidence_reason
-    assert finding_of(report, "costly-ops") is None
-    assert finding_of(report, "casts") is None
+    ops = [(op, length_ms) for op in ("x:TopKV2", "cast:Cast", "y:MatMul")]
+    graphs: dict[str, Any] = {field: ["x", "cast"]}
+    report = ran(tmp_path, ops, **graphs)
+    assert title_of(report, code) == (f"GPU:0 spends {cost} on {what}: Cast" if cost else "")
+    if cost:
+        reason = the(report, code).confidence_reason
+        assert "the graph of the step function shows it" in reason
+    assert title_of(report, "costly-ops") == title_of(report, "casts") == ""
 
 
 def test_what_prints_has_its_own_finding(tmp_path: Path) -> None:
@@ -229,45 +212,21 @@ def test_what_reads_variables_that_no_graph_changes(
     assert found.get("batch-work-in-step", title) == title
 
 
-def test_the_update_of_a_table_whose_gradient_is_dense_for_nothing(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.kernel(0, 1, 8, op="AddN:AddN")
-        step.kernel(0, 8, 40, op="sgd/update_0/sub:AssignSubVariableOp")
-    update = "sgd/update_0/sub"
-    for number, (names, code) in enumerate(
-        [([], "optimizer-bound"), (["AddN", update], "batch-free-compute")]
-    ):
-        folder = tmp_path / str(number)
-        report = analyzed(folder, trace, sidecar={"graphs": {"dense_ops": names}})
-        codes = {"optimizer-bound", "batch-free-compute"}
-        (found,) = (each for each in report.findings if each.code in codes)
-        assert found.code == code
-        if names:
-            assert found.title.startswith("GPU:0 spends 39.0 of 50.0 ms (78%)")
-            assert "activity_regularizer" in found.action
-
-
 @pytest.mark.parametrize(
-    ("field", "what"),
-    [
-        ("summed_ops", "gradients of several losses through the same ops"),
-        ("again_ops", "applying the model again to ids of earlier passes"),
-    ],
+    ("dense", "code"),
+    [([], "optimizer-bound"), (["AddN", "sgd/update_0/sub"], "batch-free-compute")],
 )
-@pytest.mark.parametrize(("length_ms", "cost"), [(5.9, ""), (6.1, "6.10 of 50.0 ms (12%)")])
-def test_what_a_graph_computes_several_times(
-    length_ms: float, cost: str, field: str, what: str, tmp_path: Path
+def test_the_update_of_a_table_whose_gradient_is_dense_for_nothing(
+    dense: list[str], code: str, tmp_path: Path
 ) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.kernel(0, 5, 15, op="gradient_tape/a:MatMul")
-        step.kernel(0, 15, 15 + length_ms, op="gradient_tape/a_1:MatMul")
-    graphs = {field: ["gradient_tape/a_1"]}
-    found = finding_of(analyzed(tmp_path, trace, sidecar={"graphs": graphs}), "repeated-compute")
-    assert (found is not None) == bool(cost)
-    if found is not None:
-        assert found.title == f"GPU:0 spends {cost} on {what}: MatMul"
+    ops = [("AddN:AddN", 7), ("sgd/update_0/sub:AssignSubVariableOp", 32)]
+    report = ran(tmp_path, ops, dense_ops=dense)
+    codes = {"optimizer-bound", "batch-free-compute"}
+    (found,) = (each for each in report.findings if each.code in codes)
+    assert found.code == code
+    if dense:
+        assert found.title.startswith("GPU:0 spends 39.0 of 50.0 ms (78%)")
+        assert "activity_regularizer" in found.action
 
 
 @pytest.mark.parametrize(
@@ -284,16 +243,13 @@ def test_what_replicas_compute_of_the_same_batch(
     readers: int, length_ms: float, cost: str, tmp_path: Path
 ) -> None:
     """All but the part of one, without the optimizer."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.kernel(0, 1, 1 + length_ms, op="model/a:MatMul")
-        step.kernel(0, 45, 48, op="update_0/b:ResourceApplyGradientDescent")
-    graphs = {"same_batch": readers}
-    found = finding_of(analyzed(tmp_path, trace, sidecar={"graphs": graphs}), "repeated-compute")
-    assert (found is not None) == bool(cost)
-    if found is not None:
-        assert found.title == f"GPU:0 spends {cost} on what each device computes alike: MatMul"
-        assert "strategy.experimental_distribute_dataset" in found.action
+    ops = [("model/a:MatMul", length_ms), ("update_0/b:ResourceApplyGradientDescent", 3)]
+    report = ran(tmp_path, ops, same_batch=readers)
+    said = f"GPU:0 spends {cost} on what each device computes alike: MatMul"
+    assert title_of(report, "repeated-compute") == (said if cost else "")
+    if cost:
+        action = the(report, "repeated-compute").action
+        assert "strategy.experimental_distribute_dataset" in action
 
 
 @pytest.mark.parametrize(("length_ms", "cost"), [(7.8, ""), (8.2, "6.15 of 50.0 ms (12%)")])
@@ -303,12 +259,8 @@ def test_what_each_device_computes_alike(length_ms: float, cost: str, tmp_path: 
     module.add("dot.1", "dot", batch, scope="jit(f)/dense/dot_general", line=("model.py", 7))
     module.divide(4, False)
     write_program(tmp_path, module, [("dot.1", "kernel", length_ms)])
-    found = finding_of(traceview.analyze(tmp_path), "repeated-compute")
-    assert (found is not None) == bool(cost)
-    if found is not None:
-        assert found.title == (
-            f"GPU:0 spends {cost} on what each device computes alike: dot_general in model.py:7"
-        )
+    said = f"GPU:0 spends {cost} on what each device computes alike: dot_general in model.py:7"
+    assert title_of(traceview.analyze(tmp_path), "repeated-compute") == (said if cost else "")
 
 
 @pytest.mark.parametrize(
@@ -465,10 +417,8 @@ def test_a_second_forward_pass_is_on_the_device_of_the_first_and_makes_no_batch(
     path = trace.write(tmp_path)
     add_programs(path, programs)
     write_sidecar(path, {"graphs": {"makes_batches": captured}})
-    found = finding_of(traceview.analyze(tmp_path), "second-forward")
-    assert (found is not None) == is_second
-    if found is not None:
-        assert found.title == "GPU:0 spends 10.0 of 50.0 ms (20%) in a second forward pass, seen"
+    said = "GPU:0 spends 10.0 of 50.0 ms (20%) in a second forward pass, seen"
+    assert title_of(traceview.analyze(tmp_path), "second-forward") == (said if is_second else "")
 
 
 @pytest.mark.parametrize(("names", "row_count"), [(("a", "b"), 2), (("a", "a"), 1)])
@@ -515,10 +465,7 @@ def test_programs_show_float64_and_constants(tmp_path: Path) -> None:
             at += length
     add_programs(trace.write(tmp_path), programs)
     report = traceview.analyze(tmp_path)
-    float64 = finding_of(report, "float64-compute")
-    constant = finding_of(report, "constant-compute")
-    assert float64 is not None
-    assert constant is not None
+    float64, constant = the(report, "float64-compute"), the(report, "constant-compute")
     assert float64.title == "GPU:0 loses 3.00 of 50.0 ms (6.0%) to float64, dot_general, model.py:7"
     assert float64.action.startswith("Leave jax_enable_x64 off")
     assert constant.title.startswith("GPU:0 spends 3.00 of 50.0 ms (6.0%) on recomputing constants")
@@ -536,13 +483,117 @@ def test_programs_show_float64_and_constants(tmp_path: Path) -> None:
 )
 def test_casts(op: str, length_ms: float, is_found: bool, tmp_path: Path) -> None:
     """From an eighth of the step on, and with the line that made them."""
+    ops = [("model/a/MatMul:MatMul", 18), (op, length_ms)]
+    lines = {op.partition(":")[0]: "model.py:7 in call"}
+    title = title_of(ran(tmp_path, ops, lines=lines), "casts")
+    assert title.startswith("GPU:0 spends 6.50 of 50.0 ms (13%)") is is_found
+    assert ("model.py:7" in title) is is_found
+
+
+# What multiplies nothing, and products at a low rate
+
+
+PAIRS, DENSE = "train.py:7 in pairs", "train.py:9 in call"
+
+
+@pytest.mark.parametrize(
+    ("ops", "title"),
+    [
+        ({"a/StridedSliceGrad:StridedSliceGrad": 10, "concat:_MklConcatV2": 5.1}, "15.1 of 50.0 ms (30%) on moving data: StridedSliceGrad"),
+        ({"a/StridedSliceGrad:StridedSliceGrad": 10, "concat:ConcatV2": 4.9}, ""),
+        ({"a/StridedSliceGrad:StridedSliceGrad": 10, "b/Sub:Sub": 5.1}, ""),
+        ({"loss/Softmax:Softmax": 22.6}, "22.6 of 50.0 ms (45%) on Softmax"),
+        ({"loss/Softmax:Softmax": 22.4}, ""),
+        ({"dense/MatMul:_MklNativeFusedMatMul": 40}, ""),
+        ({"a/XlaRun:XlaRun": 40}, ""),
+        ({"adam/update/ResourceApplyAdam:ResourceApplyAdam": 19}, ""),
+    ],
+)  # fmt: skip
+def test_what_moves_data_and_one_type(ops: dict[str, float], title: str, tmp_path: Path) -> None:
+    said = title_of(ran(tmp_path, ops.items()), "costly-ops")
+    assert said == (f"GPU:0 spends {title}" if title else "")
+
+
+@pytest.mark.parametrize(
+    ("ops", "is_found"),
+    [
+        ({"Sub:Sub": 4, "Mul:Mul": 3, "gradient_tape/Mul/Mul:Mul": 3.1}, True),
+        ({"Sub:Sub": 4, "Mul:Mul": 3, "gradient_tape/Mul/Mul:Mul": 2.9}, False),
+        ({"Sub:Sub": 3, "Mul:Mul": 7.1}, False),
+        ({"Sub:Sub": 5, "Mul:Mul": 5.1, "MatMul:MatMul": 0.9}, True),
+        ({"Sub:Sub": 5, "Mul:Mul": 5.1, "MatMul:MatMul": 1.1}, False),
+    ],
+)
+def test_a_function_that_multiplies_nothing(
+    ops: dict[str, float], is_found: bool, tmp_path: Path
+) -> None:
+    """Its ops are of several types; gradients are of the function of their op."""
+    lines = dict.fromkeys(("Sub", "Mul", "MatMul"), PAIRS)
+    every = {**ops, "Other:Relu": 5.0}
+    found = finding_of(ran(tmp_path, every.items(), lines=lines), "costly-ops")
+    assert (found is not None) == is_found
+    if found is not None:
+        assert found.title == (
+            "GPU:0 spends 10.1 of 50.0 ms (20%) on ops that multiply no matrices, in pairs, train.py:7"
+        )
+        assert "pairs or triples" in found.action
+
+
+def test_ops_of_another_finding_are_in_no_group(tmp_path: Path) -> None:
+    report = ran(tmp_path, [("x:ConcatV2", 24)], batch_ops=["x"])
+    assert title_of(report, "batch-work-in-step")
+    assert title_of(report, "costly-ops") == ""
+
+
+def test_ops_that_run_at_once_share_the_time(tmp_path: Path) -> None:
+    """Of 40 ms with two ops each has half, whichever began first."""
     trace = new_trace()
-    for step in marked_steps(trace, marker_ms=50):
-        step.kernel(0, 2, 20, name="volta_sgemm_128x64_nn", op="model/a/MatMul:MatMul")
-        step.kernel(0, 20, 20 + length_ms, name="cast_kernel", op=op)
-    graphs = {"lines": ["model.py:7 in call"], "line_of": {op.partition(":")[0]: 0}}
-    finding = finding_of(analyzed(tmp_path, trace, sidecar={"graphs": graphs}), "casts")
-    assert (finding is not None) is is_found
-    if finding is not None:
-        assert finding.title.startswith("GPU:0 spends 6.50 of 50.0 ms (13%)")
-        assert "model.py:7" in finding.title
+    for step in marked_steps(trace):
+        component(step, 1, 2, "split/Pad:Pad", each_ms=40)
+        component(step, 2, 2, "dense/MatMul:MatMul", each_ms=40)
+    found = the(analyzed(tmp_path, trace), "costly-ops")
+    assert loss_of(found).gpu_time_ratio == pytest.approx(0.4, abs=0.01)
+
+
+@pytest.mark.parametrize(("small", "is_found"), [(90_000, True), (110_000, False)])
+def test_products_at_a_low_rate(small: int, is_found: bool, tmp_path: Path) -> None:
+    """20 ms for 2 MFLOP, and 14 ms for less than a twentieth of that per millisecond, or more."""
+    flops = {"large": 2_000_000, "small": 14 * small // 20}
+    ops = {"large:Conv2D": 20.0, "small:Conv2DBackpropFilter": 14.0}
+    said = title_of(ran(tmp_path, ops.items(), flops=flops), "costly-ops")
+    assert ("to products at a low rate: Conv2DBackpropFilter" in said) is is_found
+    assert bool(said) is is_found
+
+
+@pytest.mark.parametrize(
+    ("name", "scope", "title"),
+    [
+        ("concatenate.3", "jit(f)/concatenate", "on moving data: concatenate"),
+        ("concatenate_fusion", "jit(f)/jvp()/concatenate", ""),
+        ("add_fusion", "jit(f)/jvp()/add", "on add"),
+        ("add_fusion", "jit(f)/add", ""),
+    ],
+)
+def test_a_fusion_of_xla_may_update_variables(
+    name: str, scope: str, title: str, tmp_path: Path
+) -> None:
+    module = ModuleWriter()
+    module.add(name, "fusion" if "fusion" in name else "concatenate", scope=scope)
+    write_program(tmp_path, module, [(name, "kernel", 23 if "add" in name else 16)])
+    said = title_of(traceview.analyze(tmp_path), "costly-ops")
+    assert (title in said) if title else said == ""
+
+
+def test_the_verdict_names_the_line_with_much_of_the_compute(tmp_path: Path) -> None:
+    """A report without names does not name it."""
+    types = ("Add", "Mul", "Sub", "Relu", "Tanh", "Exp", "Log", "Abs")
+    ops = {f"{type_}:{type_}": 3.0 for type_ in types} | {"MatMul:MatMul": 3.0, "b:XlaRun": 9.0}
+    lines = dict.fromkeys((*types, "MatMul"), DENSE)
+    report = ran(tmp_path, ops.items(), lines=lines)
+    assert report.verdict.headline.startswith(
+        "No problem found: 1 GPU, 72% computing, 75% of that in call, train.py:9;"
+    )
+    hidden = redacted(report).verdict.headline
+    assert hidden.startswith("No problem found: 1 GPU, 72% computing, 75% of that in ")
+    assert "call" not in hidden
+    assert "train" not in hidden

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from tests.analysis.made import analyzed, finding_of
+from tests.analysis.made import analyzed, finding_of, loss_of
 from tests.python_sidecars import PROFILE_START_NS, clocks_group, python_group
 from traceview.analysis.rules.finding import Finding
 
@@ -84,15 +84,13 @@ def found(
 
 def lost_ms(finding: Finding | None) -> float:
     assert finding is not None
-    assert finding.loss is not None
-    return finding.loss.ps_per_step / ms(1)
+    return loss_of(finding).ps_per_step / ms(1)
 
 
 def check_nothing_bounds_it(finding: Finding | None) -> None:
     """Clocks say how much is lost in an interval, and not when."""
     assert finding is not None
-    assert finding.loss is not None
-    assert finding.loss.gain_ps_per_step is None
+    assert loss_of(finding).gain_ps_per_step is None
 
 
 def test_a_thread_that_works_for_an_op_waits_for_a_core(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analysis.made import analyzed, finding_of
+from tests.analysis.made import analyzed, finding_of, loss_of
 from tests.python_sidecars import PROFILE_START_NS, Sample, python_group
 from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import FIRST, SECOND, component
@@ -61,9 +61,8 @@ def test_from_a_hundred_ops_on_the_step_is_no_graph(
     finding = found(tmp_path, run_of(count))
     assert (finding is not None) == is_reported
     if finding is not None:
-        assert finding.loss is not None
         # No replica computes for 48.1 ms; before the first op of three steps nothing is recorded for 3.2 ms.
-        assert (finding.severity, finding.loss.ps_per_step) == ("critical", ms(48.1 - 2.4))
+        assert (finding.severity, loss_of(finding).ps_per_step) == ("critical", ms(48.1 - 2.4))
         assert finding.title.endswith("for 100 ops per step outside of any tf.function")
         assert "most often AddV2 and Mul" in finding.explanation
 
@@ -154,8 +153,7 @@ def test_without_a_device_the_steps_show_it(wait_ms: float, tmp_path: Path) -> N
     """Eager ops on one CPU belong to no replica. What lies between steps and waits for input is lost in a graph, too."""
     finding = found(tmp_path, on_one_cpu(wait_ms))
     assert finding is not None
-    assert finding.loss is not None
-    assert (finding.severity, finding.loss.ps_per_step) == ("critical", ms(45 - wait_ms - 28))
+    assert (finding.severity, loss_of(finding).ps_per_step) == ("critical", ms(45 - wait_ms - 28))
     assert finding.devices == ()
     assert "tf.function: at least 17.0 of" in finding.title or wait_ms
 
@@ -184,8 +182,7 @@ def test_an_op_counts_no_longer_than_in_the_quickest_quarter_of_the_steps(tmp_pa
             eager(step, "AddV2", 5 + SPACING_MS * place, (0.1 if number == 1 else 0.28) + 0.02)
     finding = found(tmp_path, trace)
     assert finding is not None
-    assert finding.loss is not None
-    assert finding.loss.ps_per_step == ms(45 - 100 * 0.1)
+    assert loss_of(finding).ps_per_step == ms(45 - 100 * 0.1)
 
 
 def jitted(count: int, length_ms: float, op_count: int = 1) -> CudaTrace:

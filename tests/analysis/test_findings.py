@@ -12,11 +12,12 @@ from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from scripts.scenarios.plain import plain_step
-from tests.analysis.made import analyzed, finding_of
+from tests.analysis.made import analyzed, loss_of, the
+from tests.command import Command
 from tests.sidecars import write_sidecar
 from traceview.analysis.gpu_time.device_time import HELD_BYTES
 from traceview.analysis.registry import RULES
-from traceview.analysis.rules.finding import Finding, Severity
+from traceview.analysis.rules.finding import Severity
 from traceview.report.model import Report
 
 
@@ -29,12 +30,6 @@ def codes(report: Report) -> dict[str, Severity]:
     severities = {finding.code: finding.severity for finding in report.findings}
     severities.pop("low-precision-unused", None)
     return severities
-
-
-def the(report: Report, code: str) -> Finding:
-    finding = finding_of(report, code)
-    assert finding is not None
-    return finding
 
 
 # Devices
@@ -66,8 +61,7 @@ def test_marginal_gpu(tmp_path: Path, length_ms: float, marginal: bool) -> None:
         assert compute.value == 4 * ms(length_ms)
         assert ratio.value == pytest.approx(length_ms / 40)
         # While the other computes.
-        assert finding.loss is not None
-        assert finding.loss.gpu_time_ps == 4 * ms(40 - length_ms)
+        assert loss_of(finding).gpu_time_ps == 4 * ms(40 - length_ms)
 
 
 @pytest.mark.parametrize(("role", "marginal"), [("worker", True), ("ps", False)])
@@ -115,8 +109,7 @@ def test_a_copying_gpu_and_the_memory_it_holds_are_one_finding(tmp_path: Path, h
     finding = the(report, "unused-gpu")
     assert finding.title == "GPU:1 only copies data: 1 of 2 GPUs computes nothing"
     assert finding.devices == ("GPU:1",)
-    assert finding.loss is not None
-    assert finding.loss.gpu_time_ratio == 0.5
+    assert loss_of(finding).gpu_time_ratio == 0.5
     metrics = [e.metric for e in finding.evidence]
     assert metrics == ["status", "memory_held_bytes"][: 1 + (held >= HELD_BYTES)]
 
@@ -255,3 +248,64 @@ def test_a_wait_that_another_device_hides_saves_little(
 def test_a_rule_explains_findings_that_there_are() -> None:
     explained = {code.partition("/")[0] for rule in RULES.values() for code in rule.explains}
     assert explained <= set(RULES)
+
+
+# Of a damaged file nothing is concluded from what is not there
+
+
+def salvaged(folder: Path, name: str, lost_bytes: int, *, host: str = "*") -> Report:
+    """The report of a scenario, of whose files the last bytes are lost."""
+    SCENARIOS[name]().write(folder)
+    for file in sorted(folder.rglob(f"{host}.xplane.pb")) if lost_bytes else ():
+        file.write_bytes(file.read_bytes()[:-lost_bytes])
+    return traceview.analyze(traceview.load(folder, salvage=True))
+
+
+@pytest.mark.usefixtures("no_terminal")
+def test_a_table_of_a_damaged_file_says_so(command: Command, tmp_path: Path) -> None:
+    salvaged(tmp_path, "memory_only", 60)
+    for name in ("devices", "gaps"):
+        done = command("show", name, str(tmp_path), "--salvage")
+        assert done.code == 0
+        assert done.err.startswith(
+            "traceview: damaged, so events and whole devices may be lost: host0: damaged at byte "
+        )
+
+
+@pytest.mark.parametrize("name", ["memory_only", "copy_only"])
+@pytest.mark.parametrize(("lost_bytes", "is_lost"), [(0, False), (60, True), (400, True)])
+def test_what_may_be_lost_is_not_missing(
+    name: str, lost_bytes: int, is_lost: bool, tmp_path: Path
+) -> None:
+    report = salvaged(tmp_path, name, lost_bytes)
+    of_absence = [row.code for row in report.findings if RULES[row.code].is_of_absence]
+    assert bool(of_absence) is not is_lost
+    assert (report.findings[0].code == "damaged-file") is is_lost
+    assert (report.verdict.finding == "damaged-file") is is_lost
+
+
+def test_the_loss_of_one_host_of_several_is_a_warning(tmp_path: Path) -> None:
+    report = salvaged(tmp_path, "two_hosts", 60, host="host1")
+    severities = {finding.code: finding.severity for finding in report.findings}
+    assert severities["damaged-file"] == "warning"
+
+
+def test_without_a_device_plane_the_devices_are_lost_rather_than_absent(tmp_path: Path) -> None:
+    SCENARIOS["plain"]().write(tmp_path / "whole")
+    (whole,) = (tmp_path / "whole").rglob("*.xplane.pb")
+    report = salvaged(tmp_path / "cut", "plain", whole.stat().st_size - 200)
+    assert report.verdict.headline.startswith("The file of host0 is cut off")
+    assert [finding.code for finding in report.findings] == ["damaged-file"]
+
+
+@pytest.mark.parametrize(
+    ("lost_bytes", "severity", "confidence"), [(0, "critical", "high"), (60, "warning", "low")]
+)
+def test_what_a_damaged_file_shows_is_less_sure(
+    lost_bytes: int, severity: str, confidence: str, tmp_path: Path
+) -> None:
+    """Where nothing is seen, work may be missing."""
+    report = salvaged(tmp_path, "replicas_wait_for_input", lost_bytes)
+    (finding,) = (finding for finding in report.findings if finding.loss)
+    assert (finding.severity, finding.confidence) == (severity, confidence)
+    assert finding.confidence_reason.startswith("the damaged file") is bool(lost_bytes)

@@ -1,18 +1,27 @@
-"""The report of idle time says what was around each gap; the longest come first, of equal ones the earlier."""
+"""Each cause of idle time becomes a finding exactly at its threshold, and only where it costs time; what was around each gap.
+
+Steps of findings take 100 ms, so that milliseconds are per cent.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import traceview
 from scripts.cuda_trace import MS, CudaTrace
-from scripts.scenarios.model import ORIGIN_PS, Step, marked_steps, new_trace
+from scripts.scenarios.model import ORIGIN_PS, Step, marked_steps, ms, new_trace
+from tests.analysis.made import analyzed, loss_of, lost_ps
+from tests.sidecars import graph, write_sidecar
 from traceview.analysis.facts.selection import select
+from traceview.analysis.gpu_time.idle import RULES
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import (
     Gap,
@@ -22,7 +31,377 @@ from traceview.analysis.measures.idle_report import (
     gaps_of,
     longest_first,
 )
+from traceview.analysis.rules.finding import Finding, Severity
 from traceview.trace.reading.load import load
+
+CODES = {rule.code for rule in RULES}
+Fill = Callable[[Step], float]
+
+
+def steps(
+    fill: Fill | None = None,
+    *,
+    count: int = 4,
+    marker_ms: float = 100,
+    trace: CudaTrace | None = None,
+) -> CudaTrace:
+    """Steps in which GPU:0 waits until `fill`, which puts host events there, says the kernel is launched."""
+    trace = new_trace(length_ms=1000) if trace is None else trace
+    for step in marked_steps(trace, count=count, period_ms=100, marker_ms=marker_ms):
+        at_ms = fill(step) if fill else 0
+        step.kernel(0, at_ms, marker_ms, launch_ms=at_ms)
+    return trace
+
+
+def busy_with(name: str, length_ms: float) -> Fill:
+    def fill(step: Step) -> float:
+        step.host(name, 0, length_ms)
+        return length_ms
+
+    return fill
+
+
+def python_until(at_ms: float, frame: str = "") -> Fill:
+    """Python from the end of an op of 1 µs to the next one, which launches the kernel."""
+
+    def fill(step: Step) -> float:
+        if frame:
+            step.host(frame, 0, at_ms)
+        step.host("EagerExecute", 0, 0.001)
+        step.host("EagerExecute", at_ms, at_ms + 0.01)
+        return at_ms
+
+    return fill
+
+
+def prepares_until(at_ms: float) -> Fill:
+    """A graph is prepared until it is called; a copy of a constant takes 0.1 ms of that."""
+
+    def fill(step: Step) -> float:
+        stats: dict[Any, Any] = {"tf_op": "MakeTensorFromProto"}
+        copy = step.trace.copy(0, "H2D", step.at(1), step.at(1.1), size=8, stats=stats)
+        step.trace.launch("MemcpyH2D", step.at(1), copy, duration_ps=ms(0.1))
+        step.host("FunctionRun", at_ms, at_ms + 0.01)
+        return at_ms
+
+    return fill
+
+
+def found(
+    folder: Path, *traces: CudaTrace, sidecar: dict[str, Any] | None = None, **options: Any
+) -> dict[str, Finding]:
+    """The findings about waiting for the host, by code."""
+    report = analyzed(folder, *traces, sidecar=sidecar, **options)
+    waiting = [row for row in report.findings if row.code in CODES]
+    assert len({finding.code for finding in waiting}) == len(waiting)
+    for finding in waiting:
+        assert len(finding.title.split()) <= 20
+    return {finding.code: finding for finding in waiting}
+
+
+@pytest.mark.parametrize(
+    ("fill", "expected"),
+    [
+        (python_until(5), {}),
+        (python_until(5.001), {"between-calls": "info"}),
+        (python_until(5.001, "$train.py:7 step"), {"python-stall": "warning"}),
+        (prepares_until(50.099), {"compile-in-window": "critical"}),
+        (prepares_until(50.1), {"first-call": "critical"}),
+    ],
+)
+def test_what_nothing_shows_from_its_share_on(
+    fill: Fill, expected: dict[str, Severity], tmp_path: Path
+) -> None:
+    by_code = found(tmp_path, steps(fill))
+    assert {code: finding.severity for code, finding in by_code.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("event", "length_ms", "expected"),
+    [
+        ("cuStreamSynchronize", 4.999, {}),
+        ("cuStreamSynchronize", 5, {"d2h-sync": "warning"}),
+        ("cuStreamSynchronize", 60, {"d2h-sync": "critical"}),
+        ("SaveV2:SaveV2", 5, {"checkpoint-stall": "warning"}),
+        ("EagerExecute", 7.99, {}),
+        ("EagerExecute", 8, {"launch-bound": "warning"}),
+        ("Autotuning", 5, {"compile-in-window": "warning"}),
+        ("model/x/PyFunc:PyFunc", 5, {"cpu-heavy-op": "warning"}),
+        ("cuMemHostAlloc", 60, {}),
+    ],
+)
+def test_threshold(
+    event: str, length_ms: float, expected: dict[str, Severity], tmp_path: Path
+) -> None:
+    findings = found(tmp_path, steps(busy_with(event, length_ms)))
+    assert {code: finding.severity for code, finding in findings.items()} == expected
+    for finding in findings.values():
+        assert lost_ps(finding) == int(length_ms * MS)
+        assert loss_of(finding).gpu_time_ratio == pytest.approx(length_ms / 100)
+        assert finding.devices == ("GPU:0",)
+        assert finding.confidence == "high"
+
+
+def ops(*lengths_ms: float) -> Fill:
+    def fill(step: Step) -> float:
+        at_ms = 0.0
+        for number, length_ms in enumerate(lengths_ms):
+            step.host(f"model/op{number}:PyFunc", at_ms, at_ms + length_ms)
+            at_ms += length_ms
+        return at_ms
+
+    return fill
+
+
+@pytest.mark.parametrize(
+    ("compiling", "recurs"),
+    [((1, 2, 3, 4), True), ((2, 5, 8), True), ((0, 1, 2), False), ((4,), False)],
+    ids=["half", "some-in-between", "warm-up", "once"],
+)
+def test_what_compiles_again_and_again_is_not_told_to_be_captured_later(
+    compiling: tuple[int, ...], recurs: bool, tmp_path: Path
+) -> None:
+    """50 ms of 100 in some of nine used steps."""
+
+    def fill(step: Step) -> float:
+        is_compiling = round(step.start_ms / 100) in compiling
+        if is_compiling:
+            step.host("Autotuning", 0, 50)
+        return 50 if is_compiling else 0
+
+    finding = found(tmp_path, steps(fill, count=9))["compile-in-window"]
+    assert finding.action.startswith("Make each" if recurs else "Capture later")
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_call_that_outlasts_the_devices_is_said_to(is_done: bool, tmp_path: Path) -> None:
+    """The host is blocked for 40 ms of 100; GPU:1 has work meanwhile, or has not."""
+    trace = new_trace(length_ms=1000)
+    for step in marked_steps(trace, period_ms=100, marker_ms=100):
+        step.host("cuStreamSynchronize", 0, 40)
+        for ordinal in range(2):
+            step.kernel(ordinal, 40, 100, launch_ms=40)
+        if not is_done:
+            step.kernel(1, 0.01, 40, launch_ms=0.005)
+    finding = found(tmp_path, trace)["d2h-sync"]
+    assert finding.title.endswith("the host stays blocked after they are done") is is_done
+
+
+def on_cpu(step_ms: float, dispatch_ms: float, op_count: int = 1) -> CudaTrace:
+    """Steps in which one replica runs so many ops one after the other from when its graph is called to the end."""
+    trace = new_trace(length_ms=1000)
+    worker = trace.thread("worker", 8)
+    for step in marked_steps(trace, period_ms=step_ms, marker_ms=step_ms):
+        step.host("EagerExecute", 0, dispatch_ms)
+        step.host("FunctionRun", dispatch_ms, step_ms)
+        length_ms = (step_ms - dispatch_ms) / op_count
+        for place in range(op_count):
+            start_ms = dispatch_ms + place * length_ms
+            step.host("replica_0/x:MatMul", start_ms, start_ms + length_ms, thread=worker)
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("step_ms", "ratio", "is_small"),
+    [(9.9, 0, True), (10, 0, False), (19.9, 1, True), (20, 1, False)],
+)
+def test_a_step_that_is_small_without_the_profiler_is_called_small(
+    step_ms: float, ratio: float, is_small: bool, tmp_path: Path
+) -> None:
+    overhead = {"unprofiled_ns": 80, "profiled_ns": 100, "ratio": ratio, "spread_ratio": 0.0}
+    finding = found(tmp_path, on_cpu(step_ms, 8), sidecar={"overhead": overhead})["host-bound"]
+    assert finding.title.startswith("The step is small: host ops take 8.00 of ") is is_small
+    assert ("steps_per_execution" in finding.action) is is_small
+
+
+@pytest.mark.parametrize(("dispatch_ms", "is_small"), [(6, True), (6.1, False)])
+def test_a_step_whose_ops_take_their_usual_dispatch_is_small(
+    dispatch_ms: float, is_small: bool, tmp_path: Path
+) -> None:
+    """A call and 100 ops: 4 ms and 20 µs each."""
+    finding = found(tmp_path, on_cpu(20, dispatch_ms, 100))["host-bound"]
+    assert finding.title.startswith("The step is small: ") is is_small
+
+
+@pytest.mark.parametrize(("count", "is_many"), [(200, True), (199, False)])
+def test_a_small_step_of_many_ops_needs_fewer_not_more_work(
+    count: int, is_many: bool, tmp_path: Path
+) -> None:
+    finding = found(tmp_path, on_cpu(8, 4, count))["host-bound"]
+    assert finding.title.startswith("The step is small: ")
+    assert finding.action.startswith("Run fewer and larger ops") is is_many
+
+
+@pytest.mark.parametrize("hooks", [["jax_debug_nans"], []], ids=["a mode that checks", "none"])
+def test_a_mode_that_checks_each_call_is_turned_off_first(hooks: list[str], tmp_path: Path) -> None:
+    trace = new_trace(length_ms=1000)
+    for step in marked_steps(trace, period_ms=8, marker_ms=8):
+        step.host("EagerExecute", 0, 4)
+        step.host("FunctionRun", 4, 8)
+        step.host("replica_0/x:MatMul", 4, 8, thread=trace.thread("worker", 8))
+    write_sidecar(trace.write(tmp_path), {"tracing": {"hooks": hooks}})
+    (finding,) = (row for row in traceview.analyze(tmp_path).findings if row.code == "host-bound")
+    assert finding.title.endswith(", with jax_debug_nans on" if hooks else "(50%)")
+    assert finding.action.startswith("Turn jax_debug_nans off" if hooks else "Give the devices")
+
+
+# Tracing
+
+
+def traced_in(*which: int, count: int = 3) -> Fill:
+    def fill(step: Step) -> float:
+        is_traced = step.start_ms / 100 in which
+        call, length_ms = ("traced-nonXla", 20) if is_traced else ("notTraced-nonXla", 4)
+        step.host("train_step", 0, length_ms, {"tf_function_call": call, "tracing_count": count})
+        return length_ms
+
+    return fill
+
+
+def test_tracing_goes_on_while_it_makes_variables(tmp_path: Path) -> None:
+    """Ops that make and begin them run 5 ms after the call; its own graph runs from 40 ms on."""
+
+    def fill(step: Step) -> float:
+        if step.start_ms != 200:
+            return traced_in()(step)
+        traced = {"tf_function_call": "traced-nonXla", "tracing_count": 3}
+        step.host("train_step", 0, 50, traced)
+        step.host("KernelAndDeviceFunc::Run", 5, 6)
+        step.host("KernelAndDeviceFunc::Run", 40, 50)
+        step.host("FunctionRun", 41, 50)
+        return 50
+
+    lost = found(tmp_path, steps(fill))["retracing"].loss
+    assert lost is not None
+    assert round(lost.gpu_time_ps / 1e9) == 40
+
+
+def test_a_function_that_is_traced_for_the_first_time_is_not_traced_again(tmp_path: Path) -> None:
+    """As that of the first evaluation is, between two steps."""
+
+    def fill(step: Step) -> float:
+        if step.start_ms == 200:
+            step.host("Autotuning", 20, 30)
+            traced_in(2, count=1)(step)
+        return 30
+
+    found_ = found(tmp_path, steps(fill))
+    assert set(found_) == {"compile-in-window"}
+    assert found_["compile-in-window"].action.startswith("Capture later")
+
+
+@pytest.mark.parametrize(
+    ("traced_by", "compiled", "action", "why"),
+    [
+        (("python",), False, "Pass a tensor instead of a Python number", "in a value of Python"),
+        (("shape",), False, "Let one graph serve every shape", "in the shape of a tensor"),
+        (("structure",), False, "Pass one tensor instead of a list", "in how many tensors"),
+        (("python", "shape"), False, "Give it one signature", None),
+        # No signature helps.
+        (("shape",), True, "Give all batches one shape", "in the shape of a tensor"),
+    ],
+)
+def test_what_differs_between_the_graphs_decides_the_action(
+    traced_by: tuple[str, ...], compiled: bool, action: str, why: str | None, tmp_path: Path
+) -> None:
+    trace = steps(traced_in(0, 2))
+    if compiled:
+        trace.host_event("CpuCompiler::CompileCpuExecutable", 203 * MS, 205 * MS)
+    function = {**graph({"GPU:0": 3}, name="train_step"), "traced_by": traced_by}
+    sidecar = {"placement": {"functions": [function]}}
+    finding = found(tmp_path, trace, sidecar=sidecar)["retracing"]
+    assert finding.action.startswith(action)
+    assert (f"Its graphs differ {why}" in finding.explanation) is (why is not None)
+
+
+def test_the_first_recorded_step_stays_the_first_when_others_are_chosen(tmp_path: Path) -> None:
+    trace = steps(traced_in(1))
+    assert "retracing" in found(tmp_path, trace, steps=slice(1, 4))
+    assert "retracing" not in found(tmp_path, steps=slice(2, 4))
+
+
+@pytest.mark.parametrize(
+    ("between_ms", "severity", "confidence"), [(0.26, "info", "low"), (0.28, "warning", "high")]
+)
+def test_so_little_between_steps_as_any_loop_takes_is_no_warning(
+    between_ms: float, severity: str, confidence: str, tmp_path: Path
+) -> None:
+    """The limit is 0.2 ms; of four steps the last has nothing after it."""
+    trace = new_trace(length_ms=20)
+    for step in marked_steps(trace, period_ms=2, first_ms=1, marker_ms=2 - between_ms):
+        step.kernel(0, 0.01, 2 - between_ms)
+    finding = found(tmp_path, trace)["callback-stall"]
+    assert (finding.severity, finding.confidence) == (severity, confidence)
+
+
+@pytest.mark.parametrize(("restore_ms", "is_restored"), [(21, True), (19, False)])
+def test_what_takes_longer_of_saves_and_restores_is_advised_about(
+    restore_ms: float, is_restored: bool, tmp_path: Path
+) -> None:
+    def fill(step: Step) -> float:
+        step.host("RestoreV2:RestoreV2", 0, restore_ms)
+        step.host("SaveV2:SaveV2", restore_ms, 40)
+        return 40
+
+    finding = found(tmp_path, steps(fill))["checkpoint-stall"]
+    assert finding.action.startswith("Restore less often" if is_restored else "Save less often")
+    assert ("to restore variables" in finding.title) is is_restored
+
+
+@pytest.mark.parametrize(
+    ("fill", "count", "is_named"),
+    [
+        (busy_with("Autotuning", 5), 1, False),
+        (busy_with("Autotuning", 5), 2, True),
+        (traced_in(0, 1, 2, 3), 2, True),
+    ],
+)
+def test_the_line_that_has_keras_make_its_step_anew(
+    fill: Fill, count: int, is_named: bool, tmp_path: Path
+) -> None:
+    """Each time two steps trace at most: here four do. A function that is made anew is traced again, too."""
+    trace = steps(fill)
+    window = {"made_at": ["train.py:52 in on_train_batch_end"] * count}
+    finding = found(tmp_path, trace, sidecar={"window": window})["compile-in-window"]
+    assert finding.action.startswith("Make it once: let a tf.Variable" if is_named else "Make each")
+    assert ("made anew in on_train_batch_end, train.py:52" in finding.title) is is_named
+
+
+# How sure
+
+
+def test_one_step_says_little(tmp_path: Path) -> None:
+    finding = found(tmp_path, steps(busy_with("SaveV2:SaveV2", 40), count=1))["checkpoint-stall"]
+    assert (finding.severity, finding.confidence) == ("warning", "low")
+
+
+# Which devices
+
+
+def test_all_devices_that_wait_are_named(tmp_path: Path) -> None:
+    """The loss is that of all; the title states the mean of those that wait half as long as the one that waits most."""
+
+    def fill(step: Step) -> float:
+        step.host("EagerExecute", 0, 40)
+        step.kernel(1, 24, 100, launch_ms=24)
+        step.kernel(2, 4, 100, launch_ms=4)
+        return 40
+
+    finding = found(tmp_path, steps(fill))["launch-bound"]
+    assert finding.title == "GPU:0 and 1 wait 32.0 of 100 ms (32%) for kernel launches"
+    assert finding.loss is not None
+    assert (finding.loss.gpu_time_ps, finding.loss.ratio) == (4 * 68 * MS, 0.32)
+    assert finding.loss.gpu_time_ratio == pytest.approx(0.68 / 3)
+
+
+def test_replicas_have_no_launches(tmp_path: Path) -> None:
+    """What the host does between their ops is host ops."""
+    (finding,) = found(tmp_path, on_cpu(100, 60)).values()
+    assert finding.title == "replica:0 waits 60.0 of 100 ms (60%) for host ops"
+    assert finding.action.startswith("Run fewer and larger ops")
+
+
+# The report of gaps
 
 
 def row_of(trace: CudaTrace, folder: Path) -> IdleRow:

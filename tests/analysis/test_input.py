@@ -32,28 +32,45 @@ def examined(
     return report.results.input, finding_of(report, INPUT_BOUND.code)
 
 
+def bound_of(trace: CudaTrace, folder: Path, sidecar: dict[str, Any] | None = None) -> Finding:
+    """`input-bound`, which has to be found."""
+    _, bound = examined(trace, folder, sidecar)
+    assert bound is not None
+    return bound
+
+
 def steps_of_100(trace: CudaTrace, count: int = 4) -> list[Step]:
     return marked_steps(trace, count=count, period_ms=100, marker_ms=100)
+
+
+def calls(step: Step, *stages: tuple[str, float, float]) -> None:
+    """Calls of stages of a pipeline, each below the one that asks for it: path, begin and end."""
+    ids: dict[str, int] = {}
+    for number, (path, begin, end) in enumerate(stages, 1):
+        above = ids.get(path.rpartition("::")[0])
+        ids[path] = number
+        stats = {"id": number} if above is None else {"id": number, "parent_id": above}
+        step.host(f"Iterator::{path}", begin, end, stats)
+
+
+def waiting(wait_ms: float, *stages: tuple[str, float, float]) -> CudaTrace:
+    """Four steps of 100 ms that begin with a wait, in which these stages run."""
+    trace = new_trace(length_ms=1000)
+    for step in steps_of_100(trace):
+        step.host(WAIT, 0, wait_ms)
+        calls(step, *stages)
+    return trace
 
 
 @pytest.mark.parametrize(("share", "named"), [(0.49, False), (0.5, True)])
 def test_a_stage_is_named_from_half_of_the_own_time_on(
     share: float, named: bool, tmp_path: Path
 ) -> None:
-    trace = new_trace(length_ms=1000)
-    for step in steps_of_100(trace):
-        step.host(WAIT, 0, 40)
-        step.host("Iterator::Root", 0, 40, {"id": 1})
-        # Three stages, so that the largest may have less than half.
-        step.host("Iterator::Root::BatchV2", 0, 40, {"id": 2, "parent_id": 1})
-        outer = {"id": 3, "parent_id": 2}
-        step.host("Iterator::Root::BatchV2::Map", 0, 39.96, outer)
-        inner = {"id": 4, "parent_id": 3}
-        first = 40 * share
-        step.host("Iterator::Root::BatchV2::Map::TFRecord", 0, first, inner)
-        other = {"id": 5, "parent_id": 3}
-        step.host("Iterator::Root::BatchV2::Map::Range", first, first + 15, other)
-    result, bound = examined(trace, tmp_path)
+    # Three stages, so that the largest may have less than half.
+    batch, first = "Root::BatchV2", 40 * share
+    readers = (f"{batch}::Map::TFRecord", 0, first), (f"{batch}::Map::Range", first, first + 15)
+    stages = ("Root", 0, 40), (batch, 0, 40), (f"{batch}::Map", 0, 39.96), *readers
+    result, bound = examined(waiting(40, *stages), tmp_path)
     (host,) = result.hosts
     assert (host.slowest_stage or "").endswith("::TFRecord")
     assert bound is not None
@@ -281,15 +298,12 @@ def test_prefetch_comes_first_where_the_pipeline_fits_beside_the_step(
     wait_ms: float, action: str, tmp_path: Path
 ) -> None:
     """In each wait two stages run: a map 3 parts of 4, a reader 1."""
-    trace = new_trace(length_ms=1000)
-    for step in steps_of_100(trace):
-        step.host(WAIT, 1, 1 + wait_ms)
-        step.host("Iterator::Root", 1, 1 + wait_ms, {"id": 1})
-        step.host("Iterator::Root::Map", 1, 1 + wait_ms, {"id": 2, "parent_id": 1})
-        inner = {"id": 3, "parent_id": 2}
-        step.host("Iterator::Root::Map::TFRecord", 1, 1 + wait_ms / 4, inner)
-    _, bound = examined(trace, tmp_path)
-    assert bound is not None
+    stages = (
+        ("Root", 0, wait_ms),
+        ("Root::Map", 0, wait_ms),
+        ("Root::Map::TFRecord", 0, wait_ms / 4),
+    )
+    bound = bound_of(waiting(wait_ms, *stages), tmp_path)
     assert bound.action.startswith(action)
     assert "does not end with prefetch" in bound.explanation
 
@@ -349,8 +363,7 @@ def test_what_a_stage_drops_is_made_for_nothing(
                 ids = {"id": 1 + depth, "parent_id": depth}
                 length = 30 / count if is_last else 59 / kept - 0.1 * depth
                 step.host(f"Iterator::Root::{stage}", begin, begin + length, ids)
-    _, bound = examined(trace, tmp_path)
-    assert bound is not None
+    bound = bound_of(trace, tmp_path)
     assert said in bound.title
     assert ("hands on" in bound.title) == bool(said)
     is_skip = "Skip" in path
@@ -375,18 +388,12 @@ def test_a_cache_helps_where_the_window_holds_whole_passes_over_the_data(
 ) -> None:
     trace = new_trace(length_ms=1000)
     for number, step in enumerate(steps_of_100(trace)):
-        of_pass = path.format(min(number, passes - 1))
+        names = f"Root::Prefetch::{path.format(min(number, passes - 1))}".split("::")
+        paths = ["::".join(names[:depth]) for depth in range(2, len(names) + 1)]
         step.host(WAIT, 0, 80)
-        step.host("Iterator::Root::Prefetch", 0, 80, {"id": 1})
-        names = of_pass.split("::")
-        for depth in range(len(names)):
-            name = "::".join(["Iterator::Root::Prefetch", *names[: depth + 1]])
-            # The maps take most of the time.
-            end = 5 if "Map" in "::".join(names[:depth]) else 80
-            step.host(name, 0, end, {"id": depth + 2, "parent_id": depth + 1})
-    _, bound = examined(trace, tmp_path)
-    assert bound is not None
-    assert bound.action.startswith(action)
+        # The maps take most of the time.
+        calls(step, *((name, 0, 5 if "Map" in name.rpartition("::")[0] else 80) for name in paths))
+    assert bound_of(trace, tmp_path).action.startswith(action)
 
 
 @pytest.mark.parametrize(
@@ -415,9 +422,8 @@ def test_functions_are_written_for_batches_where_each_element_is_quick(
         for place in range(count):
             given = {"id": 3, "parent_id": 2}
             step.host(f"{above}::TensorSlice", place * each_ms, place * each_ms, given)
-    _, bound = examined(trace, tmp_path)
-    assert bound is not None
-    assert bound.action.startswith("Batch before mapping") is is_quick
+    action = bound_of(trace, tmp_path).action
+    assert action.startswith("Batch before mapping") is is_quick
 
 
 @pytest.mark.parametrize(
@@ -436,22 +442,15 @@ def test_iterators_made_in_the_loop_are_the_cause_where_first_requests_are_most_
         wait_ms = (first_ms if is_first else other_ms) * 2 / requests
         step.host(WAIT, 1, 1 + wait_ms)
         step.host("Iterator::Root::Prefetch::Map", 1, 1 + wait_ms, {"id": number})
-    _, bound = examined(trace, tmp_path)
-    assert bound is not None
-    assert bound.action.startswith("Make one iterator before the loop") is is_cause
+    action = bound_of(trace, tmp_path).action
+    assert action.startswith("Make one iterator before the loop") is is_cause
 
 
 @pytest.mark.parametrize("is_debugged", [True, False])
 def test_a_pipeline_that_is_debugged_runs_on_one_thread(is_debugged: bool, tmp_path: Path) -> None:
-    trace = new_trace(length_ms=1000)
-    for step in steps_of_100(trace):
-        step.host(WAIT, 1, 41)
-        step.host("Iterator::Root", 1, 41, {"id": 1})
-        step.host("Iterator::Root::Map", 1, 41, {"id": 2, "parent_id": 1})
     mode = "tf.data.experimental.enable_debug_mode"
-    write_sidecar(trace.write(tmp_path), {"tracing": {"hooks": [mode] * is_debugged}})
-    bound = finding_of(traceview.analyze(tmp_path), "input-bound")
-    assert bound is not None
+    sidecar = {"tracing": {"hooks": [mode] * is_debugged}}
+    bound = bound_of(waiting(40, ("Root", 0, 40), ("Root::Map", 0, 40)), tmp_path, sidecar)
     assert bound.action.startswith(f"Turn {mode} off") is is_debugged
 
 

@@ -10,7 +10,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import MS, PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import marked_steps, new_trace
-from tests.analysis.made import analyzed, finding_of
+from tests.analysis.made import analyzed, the
 from tests.python_sidecars import Line, python_group
 from tests.sidecars import write_sidecar
 from traceview.analysis.registry import RULES
@@ -29,8 +29,7 @@ def test_the_calls_of_the_host_choose_the_advice(call: str, is_jax: bool, tmp_pa
     trace = CudaTrace()
     trace.host_event(call, 0, MS)
     trace.kernel(0, MS, 2 * MS, launch_ps=MS // 2)
-    finding = finding_of(analyzed(tmp_path, trace), CODE)
-    assert finding is not None
+    finding = the(analyzed(tmp_path, trace), CODE)
     rule = RULES[CODE]
     _, of_jax = rule.advised("jax")
     assert finding.advice == (of_jax if is_jax else rule.advice).replace("`", "")

@@ -15,7 +15,7 @@ import traceview
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from tests.analysis.test_identity import NAMES, analyzed, trace_of, traces
-from tests.lanes import check
+from tests.charts import check
 from traceview.analysis.gpu_time import lanes as lane_limits
 from traceview.analysis.gpu_time.lanes import fair_shares, slices_of
 

@@ -8,7 +8,7 @@ import pytest
 
 from scripts.cuda_trace import CudaTrace, Ref, Stats
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analysis.made import analyzed
+from tests.analysis.made import analyzed, loss_of
 from traceview.analysis.exchange.transfers import DeviceTransfers
 from traceview.report.model import Report
 
@@ -99,9 +99,8 @@ def test_copies_that_no_compute_covers(
     assert [(row.code, row.severity) for row in found] == [(code, severity)] * bool(severity)
     for row in found:
         assert row.devices == ("GPU:0",)
-        assert row.loss is not None
-        assert row.loss.gpu_time_ps == 4 * ms(exposed_ms)
-        assert row.loss.states == (way.lower(),)
+        assert loss_of(row).gpu_time_ps == 4 * ms(exposed_ms)
+        assert loss_of(row).states == (way.lower(),)
         assert row.confidence == "high"
         assert severity != "critical" or row.title.startswith(
             f"GPU:0 {verb} 10.0 of 50.0 ms (20%) "

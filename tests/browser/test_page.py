@@ -224,36 +224,6 @@ def test_dark_and_light(page_of: PageOf, is_dark: bool) -> None:
     raise AssertionError(f"{color(page)} after a reload, {after} before it")
 
 
-def test_every_text_has_contrast(page_of: PageOf) -> None:
-    measure = """
-        () => {
-            const channels = (text) => text.match(/[\\d.]+/g).map(Number);
-            const luminance = (rgb) => {
-                const [r, g, b] = rgb.slice(0, 3).map((c) => c / 255)
-                    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-                return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-            };
-            const behind = (element) => {
-                for (let one = element; one; one = one.parentElement) {
-                    const rgb = channels(getComputedStyle(one).backgroundColor);
-                    if (rgb.length === 3 || rgb[3] > 0) return rgb;
-                }
-                return [255, 255, 255];
-            };
-            return [...document.querySelectorAll("main :is(p, dd, dt, th, td, li, h1, h2, h3, a, span)")]
-                .filter((one) => one.checkVisibility() && one.textContent.trim() && !one.closest("figure"))
-                .map((one) => {
-                    const [a, b] = [luminance(channels(getComputedStyle(one).color)), luminance(behind(one))];
-                    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-                    return [ratio, one.className + " " + one.textContent.trim().slice(0, 40)];
-                })
-                .filter(([ratio]) => ratio < 4.5);
-        }
-    """
-    for is_dark in (False, True):
-        assert page_of(page_with(full_document()), is_dark=is_dark).evaluate(measure) == []
-
-
 @pytest.mark.parametrize("name", DOCUMENTS)
 @pytest.mark.parametrize("width", [1280, 800, 400])
 def test_nothing_scrolls_sideways(page_of: PageOf, name: str, width: int) -> None:

@@ -41,16 +41,6 @@ def test_of_several_runs_the_one_that_is_read_is_named(
     assert "of 2 runs" not in chosen
 
 
-@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
-def test_one_file_of_tables_is_refused(
-    command: Command, loop: str, tmp_path: Path, name: str
-) -> None:
-    done = command("export", loop, "-o", str(tmp_path / name))
-    assert done.code == 2
-    assert f"--to {name.split('.')[1]}" in done.err
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("to", ["parquet", "csv"])
 def test_tables_go_into_a_folder(command: Command, loop: str, tmp_path: Path, to: str) -> None:
     out = tmp_path / "tables"
@@ -79,6 +69,8 @@ def test_steps_narrow_the_window(command: Command, loop: str, tmp_path: Path) ->
         (("--to", "parquet", "-o", "-"), 2, "tables need a folder"),
         (("--to", "svg"), 2, "svg"),
         (("-o", "x.json"), 2, "a trace has another format"),
+        (("-o", "x.csv"), 2, "--to csv"),
+        (("-o", "x.parquet"), 2, "--to parquet"),
         (("-o", "x.pftrace.gz"), 2, "a trace has another format"),
         (("--steps", "900:901", "-o", "x"), 2, "the trace has none of them"),
         (("-o", "no/such/folder/x"), 2, "there is no directory"),

@@ -140,15 +140,3 @@ def test_recorded_runs(ask: Ask, fixtures: Path, tmp_path: Path, name: str) -> N
 @pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
 def test_real_gpu_traces(ask: Ask, shared_traces: Path, tmp_path: Path, name: str) -> None:
     check(ask, scene_of(shared_traces / name), tmp_path)
-
-
-def test_it_would_say_what_it_drops(ask: Ask, tmp_path: Path) -> None:
-    """Two slices of one track that overlap in part."""
-    slices = [
-        {"ph": "X", "pid": 1, "tid": 1, "ts": start, "dur": 2, "name": "a"} for start in (1, 2)
-    ]
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps({"traceEvents": slices}))
-    (rows, lost) = ask(path, "select ts from slice", "select name from stats where value = 1")
-    assert rows == [[1000]]
-    assert ["slice_drop_overlapping_complete_event"] in lost

@@ -8,17 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.reports import full_report, of_run
+from tests.reports import full_report
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, TraceviewError, UsageError
 from traceview.comparison.gate import (
     QUERIES,
     asked_conditions,
-    baseline_of,
     budget_in,
     condition_of,
 )
-from traceview.comparison.history import FILES, file_content
-from traceview.report.saved import load_report, to_json
 
 MS = 10**9
 
@@ -124,23 +121,3 @@ def test_what_is_asked_for(file: Path) -> None:
         asked_conditions([], None, None)
     with pytest.raises(UsageError, match="'step_time:\\+3%' needs a baseline"):
         asked_conditions(["step_time:+3%"], None, None)
-
-
-def test_a_baseline_by_name_or_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder = tmp_path / ".traceview" / "baselines" / "main"
-    folder.mkdir(parents=True)
-    report = full_report()
-    for name, capture in zip(FILES, (report, of_run(report, "again")), strict=False):
-        (folder / name).write_bytes(file_content(capture))
-    Path("whole.json").write_text(to_json(report), encoding="utf-8")
-    named = baseline_of("main", None).reports
-    assert named == tuple(load_report(folder / name) for name in FILES[:2])
-    assert named[0].results.steps == report.results.steps
-    assert baseline_of("whole.json", None).reports == (report,)
-    assert baseline_of("./whole.json", None).reports == (report,)
-    with pytest.raises(TraceNotFoundError) as caught:
-        baseline_of("mian", None)
-    assert caught.value.hint == "did you mean main?"
-    with pytest.raises(TraceNotFoundError, match="no baseline is called main in elsewhere"):
-        baseline_of("main", Path("elsewhere"))

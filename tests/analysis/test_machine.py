@@ -1,4 +1,4 @@
-"""NVML's samples are summed up for each GPU, and findings begin at their thresholds."""
+"""What the sidecars of hosts hold reaches the report: the environment, the load of the cores, models of devices, what NVML saw."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import asdict
 
 import traceview
-from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
-from scripts.scenarios.model import Step, new_trace
-from tests.analysis.made import check_finding
-from tests.sidecars import write_sidecar
+from scripts.cuda_trace import PROFILE_START_NS, V100_STATS, CudaTrace, Stats
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import Step, marked_steps, new_trace
+from tests.analysis.made import analyzed, check_finding
+from tests.sidecars import mirrored, write_sidecar
 from traceview.analysis.facts.selection import select
+from traceview.analysis.machine.environment import job_facts
 from traceview.analysis.machine.load import (
     NOT_SAMPLED,
     NVML,
@@ -25,11 +28,174 @@ from traceview.analysis.machine.load import (
     throttle_names,
 )
 from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.device_report import Environment, HostEnvironment
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.words import Number, Quantity
 from traceview.document import screen as terminal
 from traceview.report.document import document_of
+from traceview.report.model import Report
 from traceview.report.saved import to_json
+from traceview.trace.sidecar.environment import read_as
+
+GROUPS: dict[str, Any] = {
+    "command": {"script": ["t.py", "--key", "***"]},
+    "cluster": {"role": "worker", "index": 1, "sizes": {"worker": 2}},
+    "versions": {"tensorflow": "2.21.0", "driver": "550.54"},
+    "strategy": mirrored("GPU:0", "GPU:1") | {"packs": 1, "bytes_per_pack": 0},
+    "batch": {"global": 64, "per_replica": 32, "found_by": "dataset"},
+    "training": {"parameters": 641, "gradient_bytes": 2564},
+    "precision": {"policy": {"keras": "mixed_float16"}},
+    "xla": {"auto_jit": "off"},
+    "variables": {"TF_GPU_THREAD_MODE": "gpu_private"},
+    "devices": {"logical": ["/device:GPU:0"]},
+    "links": {"gpus": [{"pcie_generation_max": 4}]},
+    "cores": {"usable_count": 16},
+    "overhead": {"ratio": 0.25},
+}
+
+
+def holds(value: Any, expected: Any) -> bool:
+    """Whether a value is what was recorded, beside what is not known."""
+    if isinstance(expected, dict):
+        return all(key in value and holds(value[key], of) for key, of in expected.items())
+    if isinstance(expected, list):
+        return len(value) == len(expected) and all(map(holds, value, expected))
+    return bool(value == expected)
+
+
+def test_every_group_reaches_the_report(tmp_path: Path) -> None:
+    (path,) = SCENARIOS["plain"]().write(tmp_path)
+    write_sidecar(path, GROUPS)
+    environment = traceview.analyze(tmp_path).results.environment
+    assert environment is not None
+    (host,) = environment.hosts
+    assert environment.unknown == ()
+    assert holds(to_builtins(host), {"host": "host0", **GROUPS})
+    assert host.versions.nccl is None
+
+
+@pytest.mark.parametrize(
+    ("process_count", "framework"),
+    [
+        (1, "JAX 0.10.2 on 16 NVIDIA H100"),
+        (2, "JAX 0.10.2 on 16 NVIDIA H100 in 2 processes"),
+        (None, "JAX 0.10.2 on 16 NVIDIA H100"),
+    ],
+)
+def test_a_script_with_jax_has_its_mesh_and_devices(
+    process_count: int | None, framework: str
+) -> None:
+    placed = {"devices": 16, "shard": "8,2", "sharding": "NamedSharding"}
+    arguments = [
+        {"name": "w", "type": "float32[8,8]", **placed, "mesh": {"data": 2, "model": 8}},
+        {"name": "lr", "type": "~float32[]"},
+    ]
+    function = {"name": "train_step", "is_step": True, "arguments": arguments, "compilations": []}
+    setup = {"device_kind": "NVIDIA H100", "device_count": 16, "process_count": process_count}
+    content = {
+        "host": "gpu1",
+        "versions": {"jax": "0.10.2"},
+        "jax": {**setup, "functions": [function]},
+    }
+    wrong: list[str] = []
+    host = read_as(HostEnvironment, content, wrong)
+    assert wrong == []
+    assert list(job_facts(Environment((host,), ()))) == ["mesh data 2 × model 8", framework]
+    # A recording of a version that did not note the kind.
+    other = read_as(HostEnvironment, {**content, "jax": {"device_count": 16}}, wrong)
+    assert list(job_facts(Environment((other,), ()))) == ["JAX 0.10.2"]
+
+
+# Load; what it costs is in `test_core_waits`
+
+
+def report_of(folder: Path, load: dict[str, Any]) -> Report:
+    (file,) = SCENARIOS["four_healthy"]().write(folder)
+    write_sidecar(file, {"load": load})
+    return traceview.analyze(folder)
+
+
+def load(busy: float, own: float, cores: int = 4) -> dict[str, Any]:
+    """Cores that were busy, and those of this process, for two seconds."""
+    second = 10**9
+    return {
+        "elapsed_ns": 2 * second,
+        "busy_ns": round(2 * second * busy),
+        "own_ns": round(2 * second * own),
+        "cores": cores,
+    }
+
+
+def test_the_shares_of_the_cores(tmp_path: Path) -> None:
+    report = report_of(tmp_path, load(4, 1))
+    assert report.results.machine_load is not None
+    (row,) = report.results.machine_load.hosts
+    assert (row.core_count, row.other_ratio, row.started_ratio) == (4, 0.75, None)
+    # No clock shows that a thread waited for a core.
+    assert "other-processes" not in [finding.code for finding in report.findings]
+
+
+@pytest.mark.parametrize(
+    "recorded", [{}, {"elapsed_ns": 0, "busy_ns": 5, "cores": 2}, {"busy_ns": "much"}]
+)
+def test_what_was_not_recorded_is_not_known(recorded: dict[str, Any], tmp_path: Path) -> None:
+    report = report_of(tmp_path, recorded)
+    assert report.results.machine_load is None
+    assert report.skipped["machine_load"] == "the capture recorded no load"
+
+
+def test_coarse_ticks_make_no_share_above_all(tmp_path: Path) -> None:
+    result = report_of(tmp_path, load(4.2, 4.1)).results.machine_load
+    assert result is not None
+    assert result.hosts[0].other_ratio == 0
+
+
+# Models: of the plane of a device, else of the sidecar
+
+
+V100, T4 = "Tesla V100-SXM2-16GB", "Tesla T4"
+
+
+def of_tensorflow(*models: str) -> dict[str, Any]:
+    return {
+        "devices": {
+            "physical": [{"type": "GPU", "details": {"device_name": model}} for model in models]
+        }
+    }
+
+
+def of_nvml(*models: str) -> dict[str, Any]:
+    devices = [{"ordinal": number, "name": model} for number, model in enumerate(models)]
+    return {"outside_view": {"devices": devices}}
+
+
+@pytest.mark.parametrize(
+    ("planes", "sidecar", "expected"),
+    [
+        ([V100_STATS] * 2, {}, [V100, V100]),
+        ([{}] * 2, {}, [None, None]),
+        ([{}] * 2, of_tensorflow(V100, T4), [V100, T4]),
+        ([{}] * 2, of_nvml(T4, V100), [T4, V100]),
+        ([{}] * 2, of_tensorflow(V100) | of_nvml(T4, T4), [V100, T4]),
+        ([V100_STATS, {}], of_tensorflow(T4, T4), [V100, T4]),
+    ],
+)
+def test_models(
+    planes: list[Stats], sidecar: dict[str, Any], expected: list[str | None], tmp_path: Path
+) -> None:
+    trace = new_trace()
+    for ordinal, stats in enumerate(planes):
+        trace.gpu(ordinal, stats=stats)
+    for step in marked_steps(trace):
+        for ordinal in range(len(planes)):
+            step.kernel(ordinal, 2, 42)
+    found = analyzed(tmp_path, trace, sidecar=sidecar).results.balance
+    assert found is not None
+    assert [row.model for row in found.devices] == expected
+
+
+# NVML's samples are summed up for each GPU
+
 
 LENGTH_MS = 3000
 OTHER = 4242
@@ -74,7 +240,7 @@ def written(logdir: Path, *devices: Any, trace: CudaTrace | None = None, **group
     return logdir
 
 
-def analyzed(
+def sampled(
     logdir: Path, *devices: Any, trace: CudaTrace | None = None
 ) -> tuple[NvmlRow, dict[str, Finding]]:
     """The row of the first GPU, and the findings by code."""
@@ -116,7 +282,7 @@ def process(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_gpu_shared(tmp_path: Path, fields: dict[str, Any], shared: bool) -> None:
-    _, findings = analyzed(tmp_path, gpu(other_processes=[process(**fields)]))
+    _, findings = sampled(tmp_path, gpu(other_processes=[process(**fields)]))
     assert list(findings) == (["gpu-shared"] if shared else [])
     if shared:
         (evidence,) = findings["gpu-shared"].evidence
@@ -129,7 +295,7 @@ def test_gpu_shared(tmp_path: Path, fields: dict[str, Any], shared: bool) -> Non
 def test_one_process_on_two_gpus_is_one(tmp_path: Path) -> None:
     other = process(memory_bytes=20 * 10**9)
     devices = [gpu(n, other_processes=[other]) for n in (0, 1)]
-    _, findings = analyzed(tmp_path, *devices, trace=busy_trace(0.5, 0.5))
+    _, findings = sampled(tmp_path, *devices, trace=busy_trace(0.5, 0.5))
     finding = findings["gpu-shared"]
     assert finding.arguments["others"] == Number(1, "other process")
     assert finding.arguments["memory"] == Quantity(40 * 10**9, "bytes")
@@ -137,9 +303,9 @@ def test_one_process_on_two_gpus_is_one(tmp_path: Path) -> None:
 
 def test_unknown_processes_are_not_none(tmp_path: Path) -> None:
     missing = {"other_processes": "in this container NVML does not list this process"}
-    row = analyzed(tmp_path, gpu(other_processes=None, missing=missing))[0]
+    row = sampled(tmp_path, gpu(other_processes=None, missing=missing))[0]
     assert (row.other_processes, row.others_unknown) == (None, missing["other_processes"])
-    row = analyzed(tmp_path, gpu())[0]
+    row = sampled(tmp_path, gpu())[0]
     assert (row.other_processes, row.others_unknown) == ((), None)
 
 
@@ -175,7 +341,7 @@ def test_reasons_in_words(bits: int, names: tuple[str, ...]) -> None:
 )
 def test_gpu_throttled(tmp_path: Path, bits: int, count: int, kind: str | None) -> None:
     reasons = [bits] * count + [0] * (30 - count)
-    row, findings = analyzed(tmp_path, gpu(samples={"throttle_reasons": reasons}))
+    row, findings = sampled(tmp_path, gpu(samples={"throttle_reasons": reasons}))
     assert list(findings) == ([] if kind is None else ["gpu-throttled"])
     if kind is not None:
         finding = findings["gpu-throttled"]
@@ -192,7 +358,7 @@ def test_gpu_throttled(tmp_path: Path, bits: int, count: int, kind: str | None) 
 def test_few_samples_are_little_to_go_by(tmp_path: Path) -> None:
     samples = {"t_ns": [PROFILE_START_NS], "throttle_reasons": [0x20], "sm_clock_hz": [990_000_000]}
     device = gpu(utilization=None, samples=samples, sm_clock_max_hz=1_980_000_000)
-    finding = analyzed(tmp_path, device)[1]["gpu-throttled"]
+    finding = sampled(tmp_path, device)[1]["gpu-throttled"]
     assert (finding.confidence, finding.confidence_reason) == ("low", "only 1 sample of NVML")
     assert finding.arguments["clock"] == Quantity(0.5, "ratio")
 
@@ -206,7 +372,7 @@ def test_numbers_of_the_row(tmp_path: Path) -> None:
         "sm_clock_hz": [3, 1, 2] * 10,
         "power_watts": [100.0, 200.0] * 15,
     }
-    row, _ = analyzed(tmp_path, gpu(samples=samples, power_limit_watts=700))
+    row, _ = sampled(tmp_path, gpu(samples=samples, power_limit_watts=700))
     assert (row.device, row.sample_count, row.nvml_busy_ratio) == ("GPU:0", 30, 0.5)
     assert (row.memory_used_bytes, row.memory_total_bytes) == (28, TOTAL_BYTES)
     assert (row.sm_clock_hz, row.sm_clock_max_hz) == (2, None)
