@@ -27,11 +27,7 @@ import pytest
 from tests.capture.conftest import ROOT, environment_with, run_python
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.sampling import python_sampling
-from traceview.capture.sampling.python_sampling import (
-    UNKNOWN,
-    PythonListener,
-    ThreadClocks,
-)
+from traceview.capture.sampling.python_sampling import UNKNOWN, PythonListener, ThreadClocks
 from traceview.capture.sidecar.file import Sidecar
 
 TRACE = Path("trace")
