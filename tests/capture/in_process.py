@@ -7,7 +7,7 @@ import os
 import runpy
 import sys
 import traceback
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -36,14 +36,12 @@ def captured(
     *,
     listeners: Sequence[WindowListener] = (),
     out: str = "logs",
-    without: Collection[str] = (),
 ) -> Done:
     """Run a script as `__main__`, and capture its steps below `out`."""
     done = Done()
     settings = Settings(
         Path(out),
         StepRange.parse(steps),
-        without=frozenset(without),
         step_functions=tuple(step_functions),
     )
     capture = Capture(settings, done.said.append, listeners)
@@ -76,7 +74,6 @@ class Script:
     text: str
     steps: str
     step_functions: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     model: str = ""
 
@@ -91,7 +88,7 @@ def captured_scripts(
         place.mkdir(parents=True)
         (place / "train.py").write_text(script.text, encoding="utf-8")
         (place / "model.py").write_text(script.model, encoding="utf-8")
-        choices = (script.steps, script.step_functions, script.without, script.arguments)
+        choices = (script.steps, script.step_functions, script.arguments)
         rows.append((name, str(place), *choices))
     (folder / "scripts.json").write_text(json.dumps([is_forked, rows]), encoding="utf-8")
     command = ("-m", "tests.capture.in_process", "scripts.json")
@@ -117,7 +114,7 @@ def main(path: str) -> None:
 
     assert tf.keras
     is_forked, rows = json.loads(Path(path).read_text("utf-8"))
-    for name, place, steps, step_functions, without, arguments in rows:
+    for name, place, steps, step_functions, arguments in rows:
         child = os.fork() if is_forked else 0
         if child:
             os.waitpid(child, 0)
@@ -125,7 +122,7 @@ def main(path: str) -> None:
         os.chdir(place)
         sys.path[0], sys.argv[1:] = place, arguments
         if steps:
-            done = captured("train.py", steps, step_functions, without=without)
+            done = captured("train.py", steps, step_functions)
         else:
             runpy.run_path(str(Path(place, "train.py")), run_name="__main__")
             done = Done()

@@ -81,23 +81,8 @@ def test_an_error_is_that_of_the_cell_and_the_trace_is_kept(run: Notebook) -> No
     assert len(run.runs) == 1
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        (
-            "--step 3:5",
-            "unrecognized arguments: --step 3:5\nhint: %%traceview --steps 10:15 --out logs",
-        ),
-        (
-            "--out /dev/null/logs",
-            "--out /dev/null/logs: Not a directory",
-        ),
-    ],
-)
-def test_a_wrong_option_is_said_and_the_cell_does_not_run(
-    run: Notebook, line: str, said: str
-) -> None:
-    out = run(f"%%traceview {line}\nprint('it ' 'ran')")
-    assert f"UsageError: {said}" in out
+def test_a_wrong_option_is_said_and_the_cell_does_not_run(run: Notebook) -> None:
+    out = run("%%traceview --step 3:5\nprint('it ' 'ran')")
+    assert "UsageError: unrecognized arguments: --step 3:5\nhint: %%traceview --steps" in out
     assert "it ran" not in out
     assert "Traceback" not in out

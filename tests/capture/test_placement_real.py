@@ -10,8 +10,6 @@ import traceview
 from tests.capture.conftest import Captured
 from tests.capture.in_process import Script, captured_scripts
 from tests.capture.test_with_tensorflow import START
-from traceview.document import screen as terminal
-from traceview.report.document import document_of
 
 pytestmark = pytest.mark.tensorflow
 
@@ -231,15 +229,6 @@ def test_the_environment(runs: Runs) -> None:
     assert "cluster" not in groups
 
 
-# The report
-
-
-def on_a_terminal(report: traceview.Report) -> str:
-    """The text of a report, on one line."""
-    document = document_of(report, is_brief=True)
-    return " ".join(terminal.render(document, width=120, color=False, most_lines=10**6).split())
-
-
 @pytest.mark.parametrize("name", KINDS)
 def test_the_sidecar_is_read_whole(name: str, runs: Runs) -> None:
     """No listener has failed, and no field is of another type than it is read with."""
@@ -252,12 +241,3 @@ def test_the_sidecar_is_read_whole(name: str, runs: Runs) -> None:
     assert (host.versions.tensorflow or "").startswith("2.")
     assert host.devices.logical == ("/device:CPU:0", "/device:CPU:1")
     assert "options-ignored" not in [finding.code for finding in report.findings]
-
-
-def test_the_report_has_the_facts_of_the_sidecar(runs: Runs) -> None:
-    text = on_a_terminal(traceview.analyze(runs["two replicas"].run))
-    batch, policy = "batch 16 (8 per replica)", "Keras policy float32"
-    for fact in ("MirroredStrategy on 2 replicas", batch, "4 parameters", policy, "TensorFlow 2."):
-        assert fact in text
-    text = on_a_terminal(traceview.analyze(runs["all on one device"].run))
-    assert "MirroredStrategy in the script, not used by the step" in text

@@ -119,6 +119,18 @@ ENDS = {
         "import os, signal; os.closerange(3, 65536); os.kill(os.getpid(), signal.SIGTERM); signal.pause()",
         -15,
     ),
+    "a handler of SIGTERM that calls the one before": (
+        """
+        import os, signal, sys
+        before = signal.getsignal(signal.SIGTERM)
+        def handle(number, frame):
+            if callable(before): before(number, frame)
+            sys.exit(8)
+        signal.signal(signal.SIGTERM, handle)
+        os.kill(os.getpid(), signal.SIGTERM)
+""",
+        8,
+    ),
 }
 
 
@@ -131,35 +143,6 @@ def test_an_end_inside_the_window_keeps_the_trace(
     if ends.endswith("sys.exit(3)"):
         note = "note: only steps 10:13 of the requested 10:15 were recorded"
         assert note in done.captured.said
-
-
-def test_a_handler_that_chains_sees_none_of_ours(tmp_path: Path, fake: Path) -> None:
-    chain = """
-    if number == 12:
-        import os, signal, sys
-        before = signal.getsignal(signal.SIGTERM)
-        def handle(number, frame):
-            if callable(before): before(number, frame)
-            sys.exit(8)
-        signal.signal(signal.SIGTERM, handle)
-        os.kill(os.getpid(), signal.SIGTERM)
-"""
-    assert both(tmp_path, fake, LOOP + chain).check(8).numbers() == [9, 10, 11, 12]
-
-
-def test_children_have_their_signals(tmp_path: Path, fake: Path) -> None:
-    forks = """
-    if number == 12:
-        import os, signal
-        child = os.fork()
-        if not child:
-            signal.pause()
-        os.kill(child, signal.SIGTERM)
-        print(os.waitpid(child, 0)[1], signal.getsignal(signal.SIGTERM))
-        try: print(os.wait())
-        except ChildProcessError: print("no other child")
-"""
-    assert both(tmp_path, fake, LOOP + forks).check().numbers() == [*range(9, 16)]
 
 
 FIRST_PROCESS = ("unshare", "--pid", "--fork", "--mount-proc")
@@ -179,21 +162,30 @@ def test_the_first_process_of_a_container_ignores_what_it_does_not_handle(
     assert done.numbers() == [9, 10, 11, 12]
 
 
-def test_descriptors_of_the_script_get_nothing(tmp_path: Path, fake: Path) -> None:
-    closes = """
+TRAINS = {
+    "a child has its own signals": f"""{IN_WINDOW}
+        import os, signal
+        child = os.fork()
+        if not child:
+            signal.pause()
+        os.kill(child, signal.SIGTERM)
+        print(os.waitpid(child, 0)[1], signal.getsignal(signal.SIGTERM))
+        try: print(os.wait())
+        except ChildProcessError: print("no other child")
+""",
+    "descriptors of the script get nothing": f"""{LOOP}
     if number == 9:
         import os, signal
         os.closerange(3, 256)
-        files = [open(f"file{n}", "w+") for n in range(20)]
+        files = [open(f"file{{n}}", "w+") for n in range(20)]
         signal.signal(signal.SIGUSR1, lambda *_: None)
         os.kill(os.getpid(), signal.SIGUSR1)
     if number == 20:
         print([os.fstat(file.fileno()).st_size for file in files])
-"""
-    assert both(tmp_path, fake, LOOP + closes).check().numbers() == [*range(9, 16)]
-
-
-THREADS = {
+""",
+    "a working directory that is gone": f"""
+import os; os.mkdir("gone"); os.chdir("gone"); os.rmdir("../gone")
+{LOOP}""",
     "asyncio.to_thread": """
 import asyncio
 async def train():
@@ -218,10 +210,8 @@ for _ in range(5):
 }
 
 
-@pytest.mark.parametrize("script", THREADS.values(), ids=THREADS)
-def test_steps_are_those_of_the_function_in_any_thread(
-    tmp_path: Path, fake: Path, script: str
-) -> None:
+@pytest.mark.parametrize("script", TRAINS.values(), ids=TRAINS)
+def test_a_script_trains_as_without_a_capture(tmp_path: Path, fake: Path, script: str) -> None:
     assert both(tmp_path, fake, script).check().numbers() == [*range(9, 16)]
 
 
@@ -245,11 +235,6 @@ def test_a_killed_capture_leaves_a_folder_that_the_next_one_removes(
     (left,) = done.captured.logdir.iterdir()
     assert left.name.startswith(".traceview-incomplete-")
     assert both(tmp_path, fake, LOOP).check().numbers() == [*range(9, 16)]
-
-
-def test_a_working_directory_that_is_gone(tmp_path: Path, fake: Path) -> None:
-    gone = "import os; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')\n"
-    assert both(tmp_path, fake, gone + LOOP).check().numbers() == [*range(9, 16)]
 
 
 def test_nothing_lies_elsewhere(

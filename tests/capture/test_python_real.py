@@ -176,7 +176,6 @@ OF_CALLBACKS = {
 SCRIPTS = {
     "callback": Script(CALLBACK, "8:18"),
     "loop": Script(LOOP, "8:18"),
-    "loop, no samples": Script(LOOP, "8:18", without=("python",)),
     "generator": Script(GENERATOR, "8:18"),
     "sleeps": Script(SLEEPS, "8:18"),
     "retraced": Script(RETRACED, "8:18"),
@@ -296,11 +295,3 @@ def test_collections_are_timed_in_the_window_alone(runs: Runs) -> None:
     begun = [start_ns for start_ns, _, _ in done.sidecar["python"]["collections"]]
     assert len(begun) >= 10
     assert max(begun) - min(begun) < window_ns
-
-
-def test_without_the_option_there_are_no_samples(runs: Runs) -> None:
-    done = runs["loop, no samples"]
-    assert "python" not in done.sidecar
-    report = traceview.analyze(done.run)
-    assert report.results.idle is not None
-    assert {gap.python for row in report.results.idle.devices for gap in row.gaps} == {None}

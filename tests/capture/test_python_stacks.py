@@ -27,11 +27,7 @@ import pytest
 from tests.capture.conftest import ROOT, environment_with, run_python
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.sampling import python_sampling
-from traceview.capture.sampling.python_sampling import (
-    UNKNOWN,
-    PythonListener,
-    ThreadClocks,
-)
+from traceview.capture.sampling.python_sampling import UNKNOWN, PythonListener, ThreadClocks
 from traceview.capture.sidecar.file import Sidecar
 
 TRACE = Path("trace")
@@ -377,6 +373,12 @@ def processor_times(sidecar: Sidecar, ident: int) -> list[int]:
     return [cpu_us for (_, thread, _), cpu_us in rows if thread["ident"] == ident]
 
 
+def late_us(sidecar: Sidecar) -> tuple[int, ...]:
+    """How late the round of each sample came."""
+    content = zlib.decompress(b64decode(sidecar.groups["python"]["late"]))
+    return struct.unpack(f"<{len(content) // 4}i", content)
+
+
 def test_it_is_recorded_how_late_a_round_came() -> None:
     """One call keeps the lock for long; before and after it the main thread sleeps."""
 
@@ -389,13 +391,12 @@ def test_it_is_recorded_how_late_a_round_came() -> None:
 
     kept_us: list[float] = []
     sidecar = window_around(keeps_the_lock)
-    content = zlib.decompress(b64decode(sidecar.groups["python"]["late"]))
-    late_us = struct.unpack(f"<{len(content) // 4}i", content)
-    assert len(late_us) == len(samples_of(sidecar))
-    assert min(late_us) >= 0
-    assert kept_us[0] / 2 < max(late_us)
+    late = late_us(sidecar)
+    assert len(late) == len(samples_of(sidecar))
+    assert min(late) >= 0
+    assert kept_us[0] / 2 < max(late)
     # Of more than 30 rounds while the thread sleeps.
-    assert sorted(late_us)[len(late_us) // 2] < kept_us[0] / 4
+    assert sorted(late)[len(late) // 2] < kept_us[0] / 4
 
 
 def test_who_keeps_the_lock_for_long_is_seen_each_time() -> None:
@@ -406,10 +407,7 @@ def test_who_keeps_the_lock_for_long_is_seen_each_time() -> None:
             time.sleep(0.01)
             sum(range(3_000_000))
 
-    sidecar = window_around(keeps_the_lock)
-    content = zlib.decompress(b64decode(sidecar.groups["python"]["late"]))
-    late_us = struct.unpack(f"<{len(content) // 4}i", content)
-    assert sum(each > 10_000 for each in late_us) > 10
+    assert sum(each > 10_000 for each in late_us(window_around(keeps_the_lock))) > 10
 
 
 def test_a_native_thread_has_its_own_processor_time() -> None:

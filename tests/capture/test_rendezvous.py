@@ -15,12 +15,7 @@ from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.errors import CaptureError, UsageError
 from traceview.capture.record import destination as module
 from traceview.capture.record.capture import Capture as OfProcess
-from traceview.capture.record.destination import (
-    Destination,
-    Rendezvous,
-    RunChoice,
-    run_name,
-)
+from traceview.capture.record.destination import Destination, Rendezvous, RunChoice, run_name
 from traceview.capture.record.settings import Settings
 from traceview.capture.sidecar.environment import Place, Task, place_of
 from traceview.capture.window.step_window import StepRange

@@ -93,41 +93,45 @@ SEVEN = "for n in range(7): "
 
 
 @pytest.mark.parametrize(
-    ("script", "line", "hint"),
+    ("script", "line", "hint", "options"),
     [
         (
             SEVEN + "train_step(n)",
             "the script ran 7 steps, and the window 10:15 opens at step 10",
             "--steps 1:6",
+            [],
         ),
-        ("train_step(1)", "the script ran 1 step, and the", "let the script run more steps"),
+        ("train_step(1)", "the script ran 1 step, and the", "let the script run more steps", []),
         (
             SEVEN + "evaluate(n)",
             "no function that computes gradients was called. Called: evaluate (tf.function) × 7",
             "--step-function evaluate",
+            [],
         ),
         (
             SEVEN + "tf.GradientTape().gradient(0, 0)",
             "GradientTape.gradient outside any function × 7",
             "traceview.capture_steps",
+            [],
         ),
-        ("", "no tf.function was called", "traceview.capture_steps"),
+        ("", "no tf.function was called", "traceview.capture_steps", []),
+        (
+            SEVEN + "train_step(n)",
+            "trian_step was not called. Called: train_step (tf.function, trains) × 7",
+            "--step-function train_step",
+            ["--step-function=trian_step"],
+        ),
     ],
 )
-def test_why_nothing_was_captured(capture: Capture, script: str, line: str, hint: str) -> None:
-    done = capture(f"{SCRIPT_START}{script}\nraise SystemExit(7)")
+def test_why_nothing_was_captured(
+    capture: Capture, script: str, line: str, hint: str, options: list[str]
+) -> None:
+    done = capture(f"{SCRIPT_START}{script}\nraise SystemExit(7)", *options)
     assert done.code == 7, "it is the script's"
     said, hinted = done.err.splitlines()
     assert line in said
     assert hint in hinted
     assert not done.logdir.exists()
-
-
-def test_a_step_function_that_was_not_called(capture: Capture) -> None:
-    done = capture(SCRIPT_START + SEVEN + "train_step(n)", "--step-function=trian_step")
-    said, hinted = done.err.splitlines()
-    assert "trian_step was not called. Called: train_step (tf.function, trains) × 7" in said
-    assert "--step-function train_step" in hinted
 
 
 @pytest.mark.parametrize(

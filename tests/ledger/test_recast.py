@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 
 from tests.ledger.ledgers import Row, columns_of
 from traceview.base.intervals import IntervalSet, union
-from traceview.ledger.build import (
-    recast,
-    recast_ends,
-)
+from traceview.ledger.build import recast, recast_ends
 from traceview.ledger.columns import By, Columns
 from traceview.ledger.states import State
 

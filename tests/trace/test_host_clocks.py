@@ -8,7 +8,8 @@ from pathlib import Path
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import marked_steps
-from traceview.api import Trace, load
+from tests.trace.recordings import loaded
+from traceview.api import Trace
 
 MS = 10**9
 
@@ -28,12 +29,6 @@ def worker(
         step.kernel(0, 0.1, 30)
         all_reduce(step, [(38, 45 + late / 1000)], instance=instance + index, asked_ms=0.5)
     return trace
-
-
-def loaded(folder: Path, *traces: CudaTrace) -> Trace:
-    for trace in traces:
-        trace.write(folder)
-    return load(folder)
 
 
 def step_starts(trace: Trace) -> list[int]:

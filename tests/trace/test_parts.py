@@ -10,7 +10,6 @@ from pathlib import Path
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps
-from scripts.shapes import write_hosts
 from traceview.base.location import Location
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
@@ -30,7 +29,7 @@ def report_of(logdir: Path, readers: Readers | None = None) -> str:
 class Elsewhere:
     """Reads in another order, and passes what it has read through pickles, as a cluster does."""
 
-    def __init__(self, order: Callable[[list[int]], None] = list.reverse) -> None:
+    def __init__(self, order: Callable[[list[int]], None]) -> None:
         self._order = order
 
     def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
@@ -39,12 +38,6 @@ class Elsewhere:
         for number in numbers:
             file = read_host(paths[number], salvage=salvage)
             yield number, pickle.loads(pickle.dumps(file))
-
-
-def test_no_order_of_sixteen_hosts_matters(tmp_path: Path) -> None:
-    write_hosts(tmp_path, 16)
-    shuffle = random.Random(1).shuffle
-    assert report_of(tmp_path, Elsewhere(shuffle).read) == report_of(tmp_path)
 
 
 def files_of_all_kinds(folder: Path) -> list[Path]:

@@ -8,12 +8,8 @@ from pathlib import Path
 from scripts.cuda_trace import U64, CudaTrace
 from scripts.scenarios.model import Step, ms, new_trace
 from tests.input_stages import recorded_stages
-from traceview.trace.host.pipeline import (
-    InputStage,
-    find_input_waits,
-    iterator_calls,
-)
-from traceview.trace.reading.load import load
+from tests.trace.recordings import loaded
+from traceview.trace.host.pipeline import InputStage, find_input_waits, iterator_calls
 
 WAIT = "IteratorGetNextOp::DoCompute"
 Build = Callable[[CudaTrace, Step], None]
@@ -22,8 +18,8 @@ Build = Callable[[CudaTrace, Step], None]
 def stages(folder: Path, build: Build) -> dict[str, InputStage]:
     trace = new_trace()
     build(trace, Step(trace, 0))
-    trace.write(folder)
-    return {one.name.removeprefix("Iterator::"): one for one in recorded_stages(load(folder))}
+    found = recorded_stages(loaded(folder, trace))
+    return {one.name.removeprefix("Iterator::"): one for one in found}
 
 
 def test_ids_agree_modulo_two_to_the_64_and_only_on_other_threads_is_waiting(
@@ -64,8 +60,7 @@ def test_the_model_waits_on_the_thread_of_the_step_and_where_a_call_waits(tmp_pa
     step.host(WAIT, 9, 10, {"id": 9}, thread=other)
     step.host("Iterator::Root", 3.5, 3.6, {"id": 20})
     step.host("Iterator::Root", 11, 12, {"id": 21})
-    trace.write(tmp_path)
-    found = load(tmp_path)
+    found = loaded(tmp_path, trace)
     calls = iterator_calls(found, 0)
     waits = find_input_waits(found, 0, calls)
     begin = waits.start_ps.min()

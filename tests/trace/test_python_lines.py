@@ -136,59 +136,56 @@ def test_a_thread_of_the_steps_that_waits_does_not_run_python(
     assert python.line.endswith(line)
 
 
-@pytest.mark.parametrize(
-    ("inner", "action"),
-    [(CONSTANT, "Convert once before the loop"), (SVD, "Do it less often"), (CALLBACK, "Do it le")],
-)
-def test_what_is_converted_between_steps_is_converted_once(
-    inner: Line, action: str, tmp_path: Path
-) -> None:
-    samples = waiting_samples((inner, CALLBACK), LOADER)
-    report = analyzed(tmp_path, python_group(samples, THREADS))
-    (stall,) = [finding for finding in report.findings if finding.code == "callback-stall"]
-    assert stall.action.startswith(action)
+def of_keras(file: str, function: str) -> Line:
+    return f"keras/src/{file}", function, 5, False
 
 
 @pytest.mark.parametrize(
-    ("file", "function", "named", "action"),
+    ("inner", "named", "action"),
     [
+        ((CALLBACK,), "on_train_batch_end", "Do it less often"),
+        ((SVD, CALLBACK), "on_train_batch_end", "Do it less often"),
+        ((CONSTANT, CALLBACK), "on_train_batch_end", "Convert once before the loop"),
         (
-            "callbacks/model_checkpoint.py",
-            "on_train_batch_end",
+            (SVD, of_keras("callbacks/model_checkpoint.py", "on_train_batch_end"), CALLBACK),
             "ModelCheckpoint.on_train_batch_end",
             "Let the callback",
         ),
         (
-            "callbacks/tensorboard.py",
-            "on_epoch_end",
+            (SVD, of_keras("callbacks/tensorboard.py", "on_epoch_end"), CALLBACK),
             "TensorBoard.on_epoch_end",
             "Let the callback",
         ),
         (
-            "callbacks/early_stopping.py",
-            "on_epoch_end",
+            (SVD, of_keras("callbacks/early_stopping.py", "on_epoch_end"), CALLBACK),
             "EarlyStopping.on_epoch_end",
-            "Leave out `restore_best_weights`",
+            "Leave out restore_best_weights",
         ),
         (
-            "callbacks/callback_list.py",
-            "on_train_batch_end",
+            (SVD, of_keras("callbacks/callback_list.py", "on_train_batch_end"), CALLBACK),
             "on_train_batch_end",
             "Do it less often",
         ),
-        ("backend/jax/trainer.py", "predict", "Model.predict", "Call `model(batch"),
-        ("backend/jax/trainer.py", "fit", "on_train_batch_end", "Do it less often"),
+        (
+            (SVD, of_keras("backend/jax/trainer.py", "predict"), CALLBACK),
+            "Model.predict",
+            "Call model(batch",
+        ),
+        (
+            (SVD, of_keras("backend/jax/trainer.py", "fit"), CALLBACK),
+            "on_train_batch_end",
+            "Do it less often",
+        ),
     ],
 )
-def test_a_method_of_keras_that_does_the_work_is_named(
-    file: str, function: str, named: str, action: str, tmp_path: Path
+def test_what_does_the_work_is_named_with_what_helps(
+    inner: tuple[Line, ...], named: str, action: str, tmp_path: Path
 ) -> None:
-    below: Line = (f"keras/src/{file}", function, 5, False)
-    samples = waiting_samples((SVD, below, CALLBACK), LOADER)
-    report = analyzed(tmp_path, python_group(samples, THREADS))
+    """A method of Keras, or the function of the script."""
+    report = analyzed(tmp_path, python_group(waiting_samples(inner, LOADER), THREADS))
     (stall,) = [finding for finding in report.findings if finding.code == "callback-stall"]
     assert f" in {named}, train.py:87" in stall.title
-    assert stall.action.startswith(action.replace("`", ""))
+    assert stall.action.startswith(action)
 
 
 @pytest.mark.parametrize(

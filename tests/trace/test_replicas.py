@@ -14,6 +14,7 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.analysis.made import analyzed
 from tests.sidecars import mirrored, write_sidecar
+from tests.trace.recordings import loaded
 from traceview.report.model import Report
 from traceview.trace.device.op_names import Phase, event_phases
 from traceview.trace.strategy.replicas import least_replica_counts
@@ -44,8 +45,8 @@ def two_components(first: list[str], second: list[str]) -> CudaTrace:
 
 
 def test_any_other_op_tells_whose_component_it_is(tmp_path: Path) -> None:
-    two_components([FIRST, "replica_1/model/dense/BiasAdd:BiasAdd"], [SECOND]).write(tmp_path)
-    trace = traceview.load(tmp_path)
+    other = "replica_1/model/dense/BiasAdd:BiasAdd"
+    trace = loaded(tmp_path, two_components([FIRST, other], [SECOND]))
     (device,) = range(len(trace.device_list))
     assert trace.device_key(device) == "replica:1"
     assert np.count_nonzero(trace.once(event_phases) == Phase.BACKWARD) == 8
@@ -62,8 +63,8 @@ def replicas_with_compute(report: Report) -> dict[str, int]:
 def test_one_op_of_another_replica_does_not_decide(tmp_path: Path) -> None:
     """Replica 1 flushes its summaries where the writer is, in the component of replica 0 (TensorFlow 2.21)."""
     flush = "replica_1/write_summary/FlushSummaryWriter:FlushSummaryWriter"
-    two_components([FIRST, FIRST, flush], [SECOND, SECOND]).write(tmp_path)
-    assert replicas_with_compute(traceview.analyze(tmp_path)) == {"replica:0": 12, "replica:1": 8}
+    trace = two_components([FIRST, FIRST, flush], [SECOND, SECOND])
+    assert replicas_with_compute(analyzed(tmp_path, trace)) == {"replica:0": 12, "replica:1": 8}
 
 
 # The strategy of the sidecar
@@ -105,8 +106,7 @@ def test_how_many_replicas_names_show(op: str, count: int | None, tmp_path: Path
     on_device, on_host = gpu_ops(op), gpu_ops("MatMul:MatMul")
     on_host.host_event(op, 10, 20)
     for name, trace in (("device", on_device), ("host", on_host)):
-        trace.write(tmp_path / name)
-        found = least_replica_counts(traceview.load(tmp_path / name))
+        found = least_replica_counts(loaded(tmp_path / name, trace))
         assert found == ({} if count is None else {0: count}), name
 
 

@@ -8,6 +8,7 @@ from random import Random
 from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios.model import ORIGIN_PS, Step, ms, new_trace
 from tests.oracle import run_answer
+from tests.trace.recordings import loaded
 from traceview.api import load
 from traceview.trace.model import HostSteps
 
@@ -107,7 +108,6 @@ def test_the_last_call_of_a_function_ends_with_the_last_component_of_its_call(
         for component, (start, end) in enumerate([(0, 1), (1, 30), (31, 32)]):
             run = {"id": 7 + index, "_r": 1, "_pt": 2, "_p": 100 * index + component}
             step.host("FunctionRun", start, end, run, thread=trace.thread("python", 2))
-    trace.write(tmp_path)
-    (found,) = load(tmp_path).steps_by_host
+    (found,) = loaded(tmp_path, trace).steps_by_host
     assert found.method == "function"
     assert found.steps[-1].duration_ps == ms(32)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import traceview
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.analysis.made import analyzed
+from tests.trace.recordings import lengths_by_name, loaded
 
 
 def test_numbers_past_what_a_device_can_have_are_none(tmp_path: Path) -> None:
@@ -17,8 +17,7 @@ def test_numbers_past_what_a_device_can_have_are_none(tmp_path: Path) -> None:
         step.host("dot.1", 1, 2, {"device_ordinal": 3})
         for place, number in enumerate((1 << 15, 1 << 40, -1)):
             step.host("dot.1", 4 + place, 5 + place, {"device_ordinal": number})
-    trace.write(tmp_path)
-    assert [device.name for device in traceview.load(tmp_path).device_list] == ["CPU:3"]
+    assert [device.name for device in loaded(tmp_path, trace).device_list] == ["CPU:3"]
 
 
 @pytest.mark.parametrize("name", ["while.1", "conditional", "cond.11", "call.2"])
@@ -29,8 +28,7 @@ def test_what_runs_recorded_ops_is_no_work_on_its_device_alone(name: str, tmp_pa
             thread = trace.thread(f"device{number}", 70 + number)
             step.host(name, 1, end, {"device_ordinal": number}, thread=thread)
         step.host("dot.1", 2, 3, {"device_ordinal": 1}, thread=trace.thread("other", 80))
-    trace.write(tmp_path)
-    recording = traceview.load(tmp_path)
+    recording = loaded(tmp_path, trace)
     names = [recording.names.text(name) for name in recording.device_columns.name.tolist()]
     of_device = recording.device_columns.device.tolist()
     assert set(zip(of_device, names, strict=True)) == {(0, name), (1, "dot.1")}
@@ -54,9 +52,7 @@ def test_programs_that_the_host_is_ahead_of_are_the_steps(
             stats = {"run_id": -70 + number, "device_ordinal": 0}
             start = lag_ms + 10 * number * bool(lag_ms) + 1
             step.host("dot.1", start, start + 30, stats, thread=thread)
-    trace.write(tmp_path)
-    recording = traceview.load(tmp_path)
-    (of_host,) = recording.steps_by_host
+    (of_host,) = loaded(tmp_path, trace).steps_by_host
     if lag_ms:
         assert of_host.basis == "device"
         assert [step.duration_ps for step in of_host.steps] == [60 * 10**9] * 5
@@ -74,8 +70,7 @@ def test_programs_that_began_before_their_calls_are_of_other_calls(tmp_path: Pat
         if number < 6:
             start = 120 + 10 * number if number else 0.05
             step.host("dot.1", start, start + 0.02, {"run_id": number, "device_ordinal": 0}, thread=thread)  # fmt: skip
-    trace.write(tmp_path)
-    (of_host,) = traceview.load(tmp_path).steps_by_host
+    (of_host,) = loaded(tmp_path, trace).steps_by_host
     assert of_host.basis == "marker"
 
 
@@ -107,8 +102,7 @@ def test_ops_in_which_devices_meet_are_collectives_whatever_they_are_called(tmp_
             step.host("Rendezvous", 21, 29, thread=thread)
         # On another thread.
         step.host("InvokeRendezvous", 2, 3, thread=trace.thread("other", 80))
-    trace.write(tmp_path)
-    events = traceview.load(tmp_path).device_events
+    events = loaded(tmp_path, trace).device_events
     classes = events.groupby("name", observed=True)["class"].unique()
     assert {name: list(found) for name, found in classes.items()} == {
         "dot.1": ["compute"],
@@ -127,14 +121,8 @@ def test_an_op_is_done_before_the_thread_that_completed_it_runs_the_rest(tmp_pat
         step.host("ThunkExecutor::Execute", 5, 40, thread=second)
         step.host("dot.1", 6, 39, {"device_ordinal": 0}, thread=second)
         step.host("end: copy.1", 40.01, 40.02, {"_ct": 15, "_c": number}, thread=second)
-    trace.write(tmp_path)
-    recording = traceview.load(tmp_path)
-    columns = recording.device_columns
-    lasts = {
-        recording.names.text(name): ps
-        for name, ps in zip(columns.name.tolist(), columns.duration_ps[:].tolist(), strict=True)
-    }
-    assert lasts == {"copy.1": 4 * 10**9, "dot.1": 33 * 10**9}
+    lengths = lengths_by_name(loaded(tmp_path, trace))
+    assert lengths == {"copy.1": [4 * 10**9] * 4, "dot.1": [33 * 10**9] * 4}
 
 
 @pytest.mark.parametrize("is_idle", [True, False])
@@ -155,8 +143,5 @@ def test_the_last_op_of_a_loop_ends_before_what_follows_the_loop(
         if not is_idle:
             step.host("ThreadpoolListener::StartRegion", 41, 41, thread=second)
         step.host("end: add.2", 42, 42, {"_ct": 15, "_c": linked["add.2"]}, thread=second)
-    trace.write(tmp_path)
-    recording = traceview.load(tmp_path)
-    columns = recording.device_columns
-    added = recording.names.matching(columns.name, [b"add.2"])
-    assert set(columns.duration_ps[added].tolist()) == {(3 if is_idle else 41) * 10**9}
+    lengths = lengths_by_name(loaded(tmp_path, trace))
+    assert lengths["add.2"] == [(3 if is_idle else 41) * 10**9] * 4

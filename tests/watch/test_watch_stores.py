@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.command import Command
+from tests.store.object_server import served
 from traceview.base.errors import StoreError
 from traceview.cli.commands.watch import _Watch
 from traceview.store import remote
@@ -86,11 +86,8 @@ def collector() -> Iterator[tuple[str, list[bytes]]]:
         def log_request(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", received
-    server.shutdown()
-    server.server_close()
+    with served(Handler) as address:
+        yield address, received
 
 
 def watched(logs: Path, endpoint: str) -> subprocess.CompletedProcess[str]:

@@ -112,8 +112,7 @@ def test_the_digest_is_that_of_the_file(
     threaded_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read, "_THREADED_BYTES", threaded_bytes)
-    SCENARIOS["A"]().write(tmp_path)
-    (path,) = tmp_path.rglob("*.xplane.pb")
+    (path,) = SCENARIOS["A"]().write(tmp_path)
     part = read_host(path).part
     assert part is not None
     assert part.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
@@ -122,8 +121,7 @@ def test_the_digest_is_that_of_the_file(
 def test_a_file_that_becomes_shorter_behind_the_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    SCENARIOS["A"]().write(tmp_path)
-    (path,) = tmp_path.rglob("*.xplane.pb")
+    (path,) = SCENARIOS["A"]().write(tmp_path)
     path.write_bytes(path.read_bytes() + wire.content(15, bytes(1 << 20)))
     monkeypatch.setattr(read, "_THREADED_BYTES", 0)
     planes = read._Reader.planes
