@@ -37,7 +37,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> str:
     [
         ("show devices", 15, f"125 other devices: {OF_OTHERS}"),
         ("show balance", 34, "125 other devices: compute per step 39.9 ms, waits for others 4.00"),
-        ("show collectives", 45, "125 other devices: exposed per step 6.00 ms, communication per"),
+        ("show collectives", 45, "host5/GPU:3 comes last to 4 of them"),
         ("show steps", 60, "125 other devices: compute 79.8–80.0% of a step."),
         ("analyze --full", 220, f"125 other devices: {OF_OTHERS}"),
     ],
