@@ -1356,7 +1356,7 @@ PROGRAMS: Final = {
         Program(
             "loop_unused_heads",
             "heads of tasks that the batch does not train get gradients of zeros, which the replicas sum and the optimizer applies",
-            ("collective-exposed", "optimizer-bound", "batch-free-compute"),
+            ("collective-exposed", "optimizer-bound", "batch-free-compute", "untrained-compute"),
             # With the sum, and the update, left out of the step.
             present={"collective-exposed": 0.09, "optimizer-bound": 0.28, "input-bound": 0.045},
         ),

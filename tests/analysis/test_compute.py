@@ -212,6 +212,16 @@ def test_what_reads_variables_that_no_graph_changes(
     assert found.get("batch-work-in-step", title) == title
 
 
+def test_updates_by_zeros_are_no_optimizer(tmp_path: Path) -> None:
+    """They are told with all that trains nothing."""
+    ops = [("helper:MatMul", 3), ("adam/update_0/sub:AssignSubVariableOp", 6)]
+    report = ran(tmp_path, ops, untrained_ops=["helper"], idle_ops=["adam/update_0/sub"])
+    found = finding_of(report, "untrained-compute")
+    assert found is not None
+    assert found.title.startswith("GPU:0 spends 9.00 of 50.0 ms (18%) on gradients that are always")
+    assert "losses that weigh 0" in found.action
+
+
 @pytest.mark.parametrize(
     ("dense", "code"),
     [([], "optimizer-bound"), (["AddN", "sgd/update_0/sub"], "batch-free-compute")],
@@ -537,6 +547,15 @@ def test_a_function_that_multiplies_nothing(
             "GPU:0 spends 10.1 of 50.0 ms (20%) on ops that multiply no matrices, in pairs, train.py:7"
         )
         assert "pairs or triples" in found.action
+
+
+@pytest.mark.parametrize(("length_ms", "is_found"), [(17.6, True), (17.4, False)])
+def test_a_function_of_mostly_one_type(length_ms: float, is_found: bool, tmp_path: Path) -> None:
+    """From where one type would be told, which here is too short alone."""
+    ops = [("Sub:Sub", 5), ("Mul:Mul", length_ms)]
+    lines = dict.fromkeys(("Sub", "Mul"), PAIRS)
+    title = title_of(ran(tmp_path, ops, lines=lines), "costly-ops")
+    assert ("on ops that multiply no matrices, in pairs, train.py:7" in title) is is_found
 
 
 def test_ops_of_another_finding_are_in_no_group(tmp_path: Path) -> None:

@@ -239,6 +239,59 @@ result["sliced"] = described(sliced, ONES, factor, of=of)
 result["divided"] = described(divided, ONES, ONES, factor, of=of)
 
 
+side, seen = tf.Variable(tf.ones([6, 8])), tf.Variable(tf.ones([8, 8]))
+ALL = (frozen, head, side, seen, rate)
+
+
+def weighed(weight, is_made_before=False):
+    before = tf.constant(float(weight))
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            bent = tf.matmul(x, frozen, name="product")
+            scores = tf.matmul(bent, head, name="scores")
+            helper = tf.reduce_mean(tf.square(tf.tanh(tf.matmul(bent, side, transpose_b=True, name="helper"))))
+            inside = tf.cast(tf.constant(weight) + tf.constant(weight), tf.float32)
+            loss = tf.reduce_sum(tf.square(scores)) + (before if is_made_before else inside) * helper
+        for one, gradient in zip((frozen, head, side), tape.gradient(loss, (frozen, head, side))):
+            one.assign_sub(rate * gradient)
+        return loss
+
+    return described(tf.function(step), ONES, of=ALL)
+
+
+def joined(first, second, apart=(24, 48)):
+    def step(x):
+        with tf.GradientTape(persistent=True) as tape:
+            scores = tf.matmul(tf.matmul(x, frozen, name="product"), head, name="scores")
+            loss = tf.reduce_sum(tf.square(scores)) + tf.reduce_mean(tf.matmul(x, side, name="other"))
+        sent = [tf.concat([tf.reshape(tape.gradient(loss, head), [-1]), tf.reshape(each(tape.gradient(loss, side)), [-1])], 0)
+                for each in (first, second)]
+        received = tf.split(tf.add_n(sent) / 2.0, apart)
+        if len(apart) > 2:
+            received = received[0], tf.concat(received[1:], 0)
+        head.assign_sub(tf.reshape(received[0], [8, 3]))
+        side.assign_sub(rate * tf.square(tf.reshape(received[1], [6, 8])))
+
+    return described(tf.function(step), ONES, of=ALL)
+
+
+def kept(x):
+    with tf.GradientTape() as tape:
+        bent = tf.matmul(x, frozen, name="product")
+        loss = tf.reduce_sum(tf.square(tf.matmul(bent, head, name="scores")))
+    places = tf.one_hot(tf.argmax(bent, axis=1), 8, name="guesses")
+    seen.assign_add(tf.matmul(places, places, transpose_a=True, name="counts"))
+    side.assign_add(tape.gradient(loss, frozen))
+    frozen.assign_sub(rate * side)
+
+
+result["weighed"], result["light"], result["captured"] = weighed(0), weighed(1), weighed(0, True)
+result["no gradient"] = joined(tf.zeros_like, tf.zeros_like)
+result["of one"] = joined(tf.zeros_like, tf.identity)
+result["apart"] = joined(tf.zeros_like, tf.zeros_like, (24, 24, 24))
+result["kept"] = described(tf.function(kept), ONES, of=ALL)
+
 def step(x, actions, labels):
     return tf.reduce_sum(x) + tf.cast(tf.reduce_sum(actions) + tf.reduce_sum(labels), tf.float32)
 
@@ -323,6 +376,27 @@ def test_passes_over_ids_that_a_later_one_repeats(described: dict[str, Any]) -> 
         **{kind: [] for kind in none},
         **dict.fromkeys(("turns", "first"), turns),
     }
+
+
+@pytest.mark.parametrize("kind", ["weighed", "captured", "no gradient"])
+def test_products_with_0_and_updates_by_zeros_train_nothing(
+    kind: str, described: dict[str, Any]
+) -> None:
+    """With what only they need; a gradient that another replica adds, or that is taken apart otherwise, may be none."""
+    idle = described[kind]["idle_ops"]
+    is_joined = kind == "no gradient"
+    assert ("AssignSubVariableOp_1" if is_joined else "AssignSubVariableOp_2") in idle
+    assert is_joined or {"helper", "gradient_tape/helper/MatMul"} <= {*idle}
+    assert not any("product" in name or "scores" in name for name in idle)
+    for other in ("light", "of one", "apart", "kept"):
+        assert described[other]["idle_ops"] == [], other
+
+
+def test_trained_is_what_a_gradient_reaches(described: dict[str, Any]) -> None:
+    """Also by way of a variable that collects gradients; a trainable one that counts is none."""
+    untrained = described["kept"]["untrained_ops"]
+    assert {"guesses", "counts"} <= {*untrained}
+    assert not any("product" in name for name in untrained)
 
 
 def test_functions_that_give_what_a_step_takes_make_batches(described: dict[str, Any]) -> None:

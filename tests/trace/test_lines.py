@@ -31,7 +31,7 @@ LINE_OF = {
 def lines_of(*graphs: dict[str, int | None]) -> GraphLines:
     return GraphLines(
         [
-            GraphValues((), (), (), (), (), (), (), (), (), None, (), LINES, graph, {}, ())
+            GraphValues((), (), (), (), (), (), (), (), (), (), None, (), LINES, graph, {}, ())
             for graph in graphs
         ]
     )

@@ -146,6 +146,7 @@ class Call:
 
     def __post_init__(self) -> None:
         self.path: tuple[str, ...] = (*self.outer.path, self.op.name) if self.outer else ()
+        self.root: Call = self.outer.root if self.outer else self
 
     def arguments(self) -> list[tuple[Any, Any]]:
         """The arguments of the graph, and what is given for them; a branch gets less than its condition."""

@@ -19,17 +19,28 @@ from traceview.graphs.calls import (
     calls_of,
 )
 from traceview.graphs.flops import FLOPS_OF
+from traceview.graphs.zeros import (
+    APART,
+    SCALING,
+    SUMS,
+    ZEROS,
+    exchanges,
+    gives_zeros,
+    is_array,
+    makes_zeros,
+    parts_of,
+)
 
 _NO_WORK: Final = frozenset((
-    "Const", "Identity", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "Shape",
+    "Const", "Identity", "IdentityN", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "Shape",
 ))  # fmt: skip
 _IN_64_BITS: Final = frozenset(("float64", "complex128"))
 _NEXT: Final = "IteratorGetNext"
 _READS: Final = frozenset(("ReadVariableOp", "ResourceGather", "ResourceGatherNd"))
 _ASKING: Final = {*_READS, "Placeholder", "VariableShape"}
-_SUMS: Final = frozenset(("Add", "AddN", "AddV2", "Sub"))
 _UPDATES: Final = frozenset(("AssignAddVariableOp", "AssignSubVariableOp"))
-_SCALING: Final = frozenset(("Cast", "Identity", "Mul", "Neg", "RealDiv", "Reshape"))
+_ASSIGNS: Final = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
+"""How the types of ops begin that change variables."""
 _NO_GRADIENT: Final = frozenset(("bool", "resource", "string"))
 _LOOKUPS: Final = {"Gather": 1, "GatherV2": 1, "ResourceGather": 1, "OneHot": 0}
 """Ops that make numbers of ids, and which of their inputs these are."""
@@ -41,7 +52,7 @@ _JOINS: Final = {
 """Ops whose result has all that some of their inputs have, and which these are, as far as they are what `_keeps` asks for."""
 _MASKS: Final = ("begin_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 _KINDS: Final = (
-    "float64", "constant", "batch", "variable", "untrained", "fixed", "summed", "dense", "again",
+    "float64", "constant", "batch", "variable", "untrained", "fixed", "summed", "dense", "again", "idle",
 )  # fmt: skip
 _REPLICA: Final = re.compile(r"(?<![^/])(replica_[1-9]\d{0,5})/")
 
@@ -62,7 +73,9 @@ def describe_values(
     changing = reached(flow.sources.keys() - fixed, flow.users)
     by_fixed, by_state = reached(fixed, flow.users), reached(states, flow.users)
     by_others = reached(flow.sources.keys() - flow.variables, flow.users)
-    needed = flow.needed(trained)
+    moved = flow.moved(trained)
+    needed = flow.needed(moved) - (changing & flow.multiplied)
+    idle = flow.idle({*trained} - moved) - needed if needed else set()
     # Where the only data are a tensor made before the graph, all that reads it reads no batch.
     has_batch = bool(needed) and not all(flow.sources.values())
     forward = {node for node, op in flow.ops.items() if GRADIENT_SCOPE not in op.name}
@@ -79,9 +92,11 @@ def describe_values(
         own = set()
         if not _IN_64_BITS.isdisjoint(tensor.dtype.name for tensor in op.outputs):
             own.add("float64")
-        if node not in changing:
+        if node in idle:
+            own.add("idle")
+        elif node not in changing:
             own.add("constant")
-        elif needed and node not in needed and not flow.is_of_loss(op):
+        elif needed and node not in needed and not flow.is_of_loss(node):
             own.add("untrained")
         elif needed and node not in by_state and not (op.type.startswith(_NEXT) or _widens(op)):
             own.add("batch")
@@ -145,15 +160,20 @@ class _Flow:
         """By argument, or result of a call, what is given for it, in a loop also by the last turn."""
         self._after: _Edges = {}
         """As `users`, where a gradient may go from these."""
+        self._takers: _Edges = {}
+        """As `users`, of data: who takes a result, or is given one."""
         self._handles: dict[int, list[_Node]] = {}
         """By the id of a handle that graphs have captured its nodes."""
         self._uses: dict[int, list[_Node]] = {}
         """By the same the ops that are given the handle."""
         self._carriers: set[_Node] = set()
         """Nodes that may be handles."""
-        self._differentiated: set[str] = set()
         self._calls = list(calls)
+        self._known_zeros: list[_Node] = []
+        self._sent: dict[Any, list[Any]] = {}
+        """By an exchange of a device what all devices send in it."""
         for call in self._calls:
+            self._sent |= exchanges(call.ops)
             if call.outer is None:
                 self._add_inputs(call)
             for op in call.ops:
@@ -164,6 +184,36 @@ class _Flow:
         beyond = {node: self.users.get(node, []) for node in self._carriers}
         for handle, nodes in self._handles.items():
             self._uses[handle] = [node for node in reached(nodes, beyond) if node in self.ops]
+        self.zeros = self._zeros()
+        self.multiplied = {node for node in self.zeros if self._type(node) not in ZEROS}
+        self._needs: _Edges = {**self._reads, **{node: [] for node in self.multiplied}}
+        """As `_reads`: what is multiplied with 0 depends on nothing."""
+        live = reached(self._reads.keys() - self.users.keys(), self._needs) - self.zeros
+        self._gradients = {node for node in live if GRADIENT_SCOPE in node[1]}
+        self._differentiated = {
+            _around(n.rpartition(GRADIENT_SCOPE)[2]) for _, n in self._gradients
+        }
+        self._differentiable = reached(self.sources, self._after)
+
+    def _zeros(self) -> set[_Node]:
+        """What is 0 whatever the step reads, as what a constant 0 is multiplied with."""
+        zeros, waiting = set[_Node](), self._known_zeros
+        while waiting:
+            node = waiting.pop()
+            if node not in zeros:
+                zeros.add(node)
+                waiting += (
+                    each for each in self._takers.get(node, ()) if self._is_zero(each, zeros)
+                )
+        return zeros
+
+    def _is_zero(self, node: _Node, zeros: set[_Node]) -> bool:
+        if node in self._given:
+            return all(each in zeros for each in self._given[node])
+        op = self.ops.get(node)
+        if op is None or not op.outputs:
+            return False
+        return gives_zeros(op, [_node(node[0], tensor) in zeros for tensor in op.inputs])
 
     def fixed(self, shapes: Mapping[int, Sequence[int]], trained: Collection[int]) -> set[_Node]:
         """The sources that are variables which the graphs only read, but for what may be a copy of trained ones, made now and then.
@@ -227,7 +277,7 @@ class _Flow:
         for nodes in of_products:
             ways = [self._linear(node, after, ()) for node in nodes]
             left -= sum(map(len, ways))
-            met = set.intersection(*ways) & {node for node in after if self._type(node) in _SUMS}
+            met = set.intersection(*ways) & {node for node in after if self._type(node) in SUMS}
             if left < 0:
                 break
             if met and all(None not in self._linear(node, after, met) for node in nodes):
@@ -247,7 +297,7 @@ class _Flow:
         optimizers.discard("")
         tables = {node for uses in self._uses.values() if self._are_of_table(uses) for node in uses}
         for node, op in self.ops.items():
-            added = [_node(node[0], tensor) for tensor in op.inputs] if op.type in _SUMS else []
+            added = [_node(node[0], tensor) for tensor in op.inputs] if op.type in SUMS else []
             free = [each for each in added if each in gradients]
             made = [each for each in added if self._type(each) == "UnsortedSegmentSum"]
             is_of_script = _makes_dense(op) and _around(op.name) not in optimizers
@@ -362,27 +412,61 @@ class _Flow:
             for user in users:
                 given = [each in after for each in self._reads[user]]
                 type_, scales = self._type(user), GRADIENT_SCOPE in user[1]
-                scales = sum(given) == 1 and (scales or type_ in _SCALING)
-                if scales or not type_ or type_ in _SUMS:
+                scales = sum(given) == 1 and (scales or type_ in SCALING)
+                if scales or not type_ or type_ in SUMS:
                     waiting.append(user)
                 else:
                     found.add(None)
         return found
 
-    def is_of_loss(self, op: Any) -> bool:
+    def is_of_loss(self, node: _Node) -> bool:
         """Whether a gradient may have been taken through an op, without reading its result."""
+        op = self.ops[node]
         # Gradients of products have the name of the product, others that of the scope around.
         scopes = {op.name} if op.type in FLOPS_OF else {op.name, op.name.rpartition("/")[0]}
         is_float = all(tensor.dtype.is_floating for tensor in op.outputs)
         is_float = is_float and any(tensor.dtype.is_floating for tensor in op.inputs)
+        is_float = is_float and node in self._differentiable
         return is_float and not self._differentiated.isdisjoint(scopes)
+
+    def moved(self, trained: Collection[int]) -> set[int]:
+        """Those of some variables whose update a gradient reaches, also by way of what no gradient depends on, as moments; all where
+        none is seen. A graph without gradients may be given them.
+        """
+        before: _Edges = {}
+        for node, takers in self._takers.items():
+            for each in takers:
+                before.setdefault(each, []).append(node)
+        of_gradients = reached((each for each in self._reads if GRADIENT_SCOPE in each[1]), before)
+        computing = {call.root for call, _ in of_gradients}
+        given = (
+            each for each in self.sources.keys() - self.variables if each[0].root not in computing
+        )
+        kept = [nodes for nodes in self._uses.values() if of_gradients.isdisjoint(nodes)]
+        changed = {node: nodes for nodes in kept for node in nodes}
+        after = {
+            node: [each for each in takers if each not in self.zeros]
+            for node, takers in self._takers.items()
+        }
+        found = reached([*self._gradients, *given], after, changed)
+        moved = {handle for handle in trained if not found.isdisjoint(self._uses.get(handle, ()))}
+        return moved or {*trained}
+
+    def idle(self, trained: Collection[int]) -> set[_Node]:
+        """What updates of variables by nothing but zeros depend on."""
+        changes = {node: nodes for nodes in self._uses.values() for node in nodes}
+        arrays = (node for node in self.zeros & self.ops.keys() if is_array(self.ops[node]))
+        found = reached(arrays, self._after, changes)
+        uses = (node for handle in trained for node in self._uses.get(handle, ()))
+        updates = [node for node in uses if self._type(node).startswith(_ASSIGNS) and node in found]
+        return reached(updates, self._reads, changes)
 
     def needed(self, trained: Collection[int]) -> set[_Node]:
         """What updates of trained variables depend on, as do all changes of what these read; empty without an update by gradients."""
         roots = [node for handle in trained for node in self._uses.get(handle, ())]
         uses = self._handles.items()
         changes = {node: self._uses[handle] for handle, nodes in uses for node in nodes}
-        found = reached(roots, self._reads, changes)
+        found = reached(roots, self._needs, changes)
         # Gradients that are returned may be applied elsewhere.
         return found if any(GRADIENT_SCOPE in name for _, name in found) else set()
 
@@ -402,8 +486,6 @@ class _Flow:
         own = call, op.name
         if any(tensor.dtype.name in HANDLES for tensor in op.outputs):
             self._carriers.update(_node(call, tensor) for tensor in op.outputs)
-        if GRADIENT_SCOPE in op.name:
-            self._differentiated.add(op.name.rpartition(GRADIENT_SCOPE)[2].rpartition("/")[0])
         reads = self._reads.setdefault(own, [])
         if call.outer is not None:
             reads.append((call.outer, call.op.name))
@@ -411,10 +493,24 @@ class _Flow:
             self._add_call(call, op, reads)
             return
         self.ops[own] = op
+        if makes_zeros(op):
+            self._known_zeros.append(own)
+        if op.type in APART:
+            parts = parts_of(op, self._sent)
+            for place, tensor in enumerate(op.outputs):
+                self._reads[call, tensor.name] = [own]
+                given = [_node(call, each[place]) for each in parts] or [own]
+                self._give((call, tensor.name), tensor, given)
+        if op.type == "IdentityN":
+            reads += ((call, each.name) for each in op.control_inputs)
+            return
+        if op in self._sent:
+            self._give(own, op.outputs[0], [_node(call, each) for each in self._sent[op]])
         if op.type.startswith(_NEXT):
             self.sources[own] = False
             return
         reads += (_node(call, tensor) for tensor in op.inputs)
+        self._hand([_node(call, tensor) for tensor in op.inputs], own)
         for tensor in op.inputs if op.type != "StopGradient" else ():
             self._lead(tensor, own, [_node(call, tensor)])
         reads += ((call, each.name) for each in op.control_inputs)
@@ -446,7 +542,12 @@ class _Flow:
     def _give(self, own: _Node, tensor: Any, given: list[_Node]) -> None:
         self._given[own] = given
         self._reads.setdefault(own, []).extend(given)
+        self._hand(given, own)
         self._lead(tensor, own, given)
+
+    def _hand(self, nodes: Iterable[_Node], to: _Node) -> None:
+        for node in nodes:
+            self._takers.setdefault(node, []).append(to)
 
     def _lead(self, tensor: Any, to: _Node, nodes: Iterable[_Node]) -> None:
         if not (tensor.dtype.is_integer or tensor.dtype.name in _NO_GRADIENT):
@@ -479,4 +580,5 @@ def _makes_dense(op: Any) -> bool:
 
 
 def _node(call: Call, tensor: Any) -> _Node:
-    return call, tensor.name if tensor.op.name in call.inner else tensor.op.name
+    has_own = tensor.op.name in call.inner or tensor.op.type in APART
+    return call, tensor.name if has_own else tensor.op.name

@@ -231,7 +231,8 @@ def _kind_of_label(context: Context) -> Int64Array:
     kinds = (NONE if side is None else _KINDS.index(side.value) for side in sides)
     result = np.fromiter(kinds, np.int64, op.size)
     is_update = (trace.once(event_phases)[rows] == Phase.OPTIMIZER) | trace.once(label_updates)
-    is_update &= ~context.once(_named_in_graphs)["dense_ops"]
+    named = context.once(_named_in_graphs)
+    is_update &= ~(named["dense_ops"] | named["idle_ops"])
     is_update &= ~instructions_that(trace, lambda each: each.need in ("choice", "number"))
     result[is_update & (result == NONE)] = _KINDS.index(OPTIMIZER)
     result[trace.device_columns.class_[rows] != ActivityClass.COMPUTE] = NONE
@@ -285,7 +286,7 @@ def _misplaced_labels(context: Context) -> BoolArray:
 
 _FIELDS: Final = (
     "float64_ops", "constant_ops", "batch_ops", "untrained_ops", "variable_ops", "fixed_ops", "summed_ops",
-    "dense_ops", "again_ops",
+    "dense_ops", "again_ops", "idle_ops",
 )  # fmt: skip
 
 
@@ -303,6 +304,7 @@ def _named_in_graphs(context: Context) -> dict[str, BoolArray]:
     if context.once(_assigns_eagerly):
         found["constant_ops"] &= ~found["fixed_ops"]
     found["variable_ops"] |= found["dense_ops"]
+    found["untrained_ops"] |= found["idle_ops"]
     return found
 
 
@@ -391,10 +393,11 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     # No trace shows what an op depends on.
     nowhere = np.zeros_like(is_model)
     fixed = named["fixed_ops"]
-    key = "dense" if named["dense_ops"].any() else ""
+    keys = {"variable_ops": ("dense", "dense_ops"), "untrained_ops": ("zeros", "idle_ops")}
     for rule, field in _BY_GRAPH:
         labels = named[field] & is_model & ~fixed
-        own = key if rule is VARIABLE_WORK else ""
+        key, of_field = keys.get(field, ("", field))
+        own = key if named[of_field].any() else ""
         yield _of_ops(context, rule, labels, shown=nowhere, key=own)
     if context.once(_gives_examples_again) and not context.once(_assigns_eagerly):
         frozen = named["batch_ops"] & fixed & is_model

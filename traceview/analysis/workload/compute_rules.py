@@ -152,22 +152,28 @@ UNTRAINED: Final = _rule(
     code="untrained-compute",
     title="{who:spends/spend} {loss} on ops that train nothing[: {ops}][ in {line}]",
     titles={
-        "number": "{who:spends/spend} {loss} on gradients of which only a norm is used[: {ops}][ in {line}]"
+        "number": "{who:spends/spend} {loss} on gradients of which only a norm is used[: {ops}][ in {line}]",
+        "zeros": "{who:spends/spend} {loss} on gradients that are always 0[: {ops}][ in {line}]",
     },
     meaning="No update of a trained variable depends on these ops. They report something, or what they compute is not used.",
     starts_at=(
         "{limit} of the GPU time in ops of step functions on which no update of a trained variable depends, and through which no "
-        "gradient was taken, with what other devices wait meanwhile; only of functions with such updates. Also in gradients of a "
-        "program of JAX that reach what it gives only by way of single numbers"
+        "gradient was taken, with what other devices wait meanwhile; only of functions with such updates; with gradients that "
+        "are zeros whatever the batch is, and updates by them. Also in gradients of a program of JAX that reach what it gives only by way of single numbers"
     ),
     actions={
         "number": (
             "Leave gradients of what is not trained out of norms, as of those that clip: then XLA computes none of them.",
             "Take `jax.grad` over the trained ones, with the others as another argument.",
-        )
+        ),
+        "zeros": (
+            "Leave out losses that weigh 0, with the layers that only they need, and hand the optimizer only what has a gradient.",
+            "`zip(gradients, variables)` may leave out those whose gradient is None: an optimizer made for all keeps their state.",
+        ),
     },
     notes={
-        "number": "The program makes a number of them, as of all gradients a norm, and drops them. What exchanges them counts, too."
+        "number": "The program makes a number of them, as of all gradients a norm, and drops them. What exchanges them counts, too.",
+        "zeros": "They compute gradients that are 0 whatever the batch is, exchange them, and update variables by them.",
     },
     limit=COSTLY_RATIO,
     action="Take them out of the step, or compute them every 100th step: return the tensors that they read.",
