@@ -241,8 +241,8 @@ _ONE_TYPE: Final = 2 / 3
 """Of the compute of a function whose ops are rather of one type; a choice of ours."""
 
 
-def of_one_function(context: Context, is_free: BoolArray) -> BoolArray:
-    """Which labels are ops of several types of the function, or layer, that takes longest of those that multiply nothing.
+def of_one_function(context: Context, is_free: BoolArray, most: float = _ONE_TYPE) -> BoolArray:
+    """Which labels are ops of the function, or layer, that takes longest of those that multiply nothing. `most`: that one type takes.
 
     Gradients belong to the function of their op. What XLA has compiled it has fused as far as it can.
     """
@@ -256,7 +256,7 @@ def of_one_function(context: Context, is_free: BoolArray) -> BoolArray:
     for each in np.argsort(-own[1:], kind="stable").tolist():
         labels: BoolArray = is_free & (code == each + 1)
         by_type = SWEEPS.totals(type_, np.where(labels, ps, 0), len(types))
-        if by_type.max() <= _ONE_TYPE * own[each + 1]:
+        if by_type.max() <= most * own[each + 1]:
             return labels
     return np.zeros_like(is_free)
 
@@ -295,6 +295,7 @@ GROUPS: Final = (
     Group(replace(COSTLY_OPS, limit=MOVING_RATIO), "moving", moving),
     Group(replace(COSTLY_OPS, limit=FUNCTION_RATIO), "function", of_one_function),
     Group(replace(COSTLY_OPS, limit=TYPE_RATIO), "", of_one_type),
+    Group(replace(COSTLY_OPS, limit=TYPE_RATIO), "function", partial(of_one_function, most=1.0)),
 )
 """In this order: what a finding is about is in no later group."""
 
