@@ -292,6 +292,17 @@ result["of one"] = joined(tf.zeros_like, tf.identity)
 result["apart"] = joined(tf.zeros_like, tf.zeros_like, (24, 24, 24))
 result["kept"] = described(tf.function(kept), ONES, of=ALL)
 
+
+def sliced(x):
+    with tf.GradientTape() as tape:
+        scores = tf.matmul(x, frozen, name="scores")[0:1, 0:2]
+        loss = tf.reduce_sum(tf.square(scores))
+    frozen.assign_sub(rate * tape.gradient(loss, frozen))
+
+
+result["sliced"] = described(tf.function(sliced), ONES, of=ALL)
+
+
 def step(x, actions, labels):
     return tf.reduce_sum(x) + tf.cast(tf.reduce_sum(actions) + tf.reduce_sum(labels), tf.float32)
 
@@ -388,7 +399,8 @@ def test_products_with_0_and_updates_by_zeros_train_nothing(
     assert ("AssignSubVariableOp_1" if is_joined else "AssignSubVariableOp_2") in idle
     assert is_joined or {"helper", "gradient_tape/helper/MatMul"} <= {*idle}
     assert not any("product" in name or "scores" in name for name in idle)
-    for other in ("light", "of one", "apart", "kept"):
+    # The gradient of a slice is given the places of that, which are zeros.
+    for other in ("light", "of one", "apart", "kept", "sliced"):
         assert described[other]["idle_ops"] == [], other
 
 

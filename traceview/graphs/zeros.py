@@ -11,7 +11,7 @@ from traceview.graphs.flops import FLOPS_OF
 SUMS: Final = frozenset(("Add", "AddN", "AddV2", "Sub"))
 SCALING: Final = frozenset(("Cast", "Identity", "Mul", "Neg", "RealDiv", "Reshape"))
 _ZERO_OF_ONE: Final = {*FLOPS_OF, "Mul", "MulNoNan"}
-"""Ops that give zeros for zeros in one input; products do, and gradients for zeros that are gradients."""
+"""Ops that give zeros for zeros in one input; products do."""
 _ZERO_OF_FIRST: Final = frozenset((
     "Abs", "BroadcastTo", "Cast", "DivNoNan", "ExpandDims", "Gather", "GatherV2", "Identity", "Mean", "Neg", "Pad", "PreventGradient",
     "RealDiv", "Relu", "Reshape", "Slice", "Sqrt", "Square", "Squeeze", "StopGradient", "StridedSlice", "Sum", "Tile",
@@ -34,10 +34,13 @@ def gives_zeros(op: Any, are: Sequence[bool]) -> bool:
     if type_ in _ZERO_OF_ONE:
         return any(map(min, are, own))
     if "Grad" in type_ or "Backprop" in type_:
-        return any(
-            is_zero and GRADIENT_SCOPE in tensor.name
-            for is_zero, tensor in zip(are, op.inputs, strict=True)
-        )
+        # Places and shapes, which may be zeros, are no gradients; an op with several results has one for each.
+        gradients = [
+            is_zero
+            for is_zero, is_own, tensor in zip(are, own, op.inputs, strict=True)
+            if is_own and GRADIENT_SCOPE in tensor.name
+        ]
+        return bool(gradients) and all(gradients)
     if type_ in _ZERO_OF_ALL:
         return all(is_zero for is_zero, is_own in zip(are, own, strict=True) if is_own)
     return are[type_ == "Fill"] if type_ in _ZERO_OF_FIRST or type_ == "Fill" else False
