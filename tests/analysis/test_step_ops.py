@@ -189,7 +189,7 @@ def test_of_many_ops_the_longest_are_kept(tmp_path: Path) -> None:
 
 
 def test_compute_is_of_the_layer_of_all_its_ops(tmp_path: Path) -> None:
-    """Three ops of a layer, one of them a gradient, on two GPUs; what has no layer, and copies, are in no part."""
+    """Three ops of a layer, one of them a gradient, on two GPUs; what has no layer, and what computes nothing, is in no part."""
     trace = new_trace()
     for number, step in enumerate(marked_steps(trace, count=3)):
         for ordinal in (0, 1):
@@ -197,6 +197,7 @@ def test_compute_is_of_the_layer_of_all_its_ops(tmp_path: Path) -> None:
             step.kernel(ordinal, 2, 3 + number, op="net/dense/BiasAdd:BiasAdd")
             step.kernel(ordinal, 6, 7, op="gradient_tape/net/dense/MatMul/MatMul:MatMul")
             step.kernel(ordinal, 8, 9, op=None)
+            step.kernel(ordinal, 9.5, 9.8, name="ncclDevKernel_AllReduce", op="net/dense/Sum:Sum")
         step.copy(0, "H2D", 9, 9.5, size=8)
     trace.write(tmp_path)
     result = analyze(tmp_path).results.op_steps
@@ -204,7 +205,9 @@ def test_compute_is_of_the_layer_of_all_its_ops(tmp_path: Path) -> None:
     (part,) = result.parts
     assert (part.layer, part.source_line) == ("net/dense", None)
     assert (part.device_count, part.count) == (2, 18)
-    of_layer = [row for row in result.rows if row.op and "dense" in row.op]
+    of_layer = [
+        row for row in result.rows if row.op and "dense" in row.op and row.class_ == "compute"
+    ]
     assert len(of_layer) == 3
     assert part.ps_per_step == sum(row.ps_per_step for row in of_layer) == ms(8)
     assert part.path_ps == sum(row.path_ps for row in of_layer)

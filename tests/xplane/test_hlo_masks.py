@@ -262,10 +262,12 @@ def test_wrong_numbers_are_not_told_or_damage(module: ModuleWriter) -> None:
             read_instructions(Program(b"jit_f(1)", bytes(wrong), 0), names)
 
 
-def of_examples(*, reads: str = "", adds: str = "add", size: int = 8) -> ModuleWriter:
+def of_examples(
+    *, reads: str = "", adds: str = "add", size: int = 8, is_squared: bool = False
+) -> ModuleWriter:
     """The gradients of 64 examples for `size` x 4 weights, 8 x 4 of each, their mean, and the weights that it gives.
 
-    `reads`: what else reads them. `adds`: how they become one.
+    `reads`: what else reads them. `adds`: how they become one. `is_squared`: it is the mean of their squares.
     """
     module = ModuleWriter()
     weights = module.add("weights", "parameter", shape=(size, 4))
@@ -279,7 +281,12 @@ def of_examples(*, reads: str = "", adds: str = "add", size: int = 8) -> ModuleW
     )
     module.add("one", "parameter", computation=7)
     module.add("joined", adds, module.last().id, computation=7)
-    mean = module.add("mean", "reduce", slopes, calls=(7,), shape=(8, 4), scope="jit(f)/reduce_sum")
+    summed = slopes
+    if is_squared:
+        summed = module.add(
+            "square", "multiply", slopes, slopes, shape=(64, 8, 4), scope=BACK + "mul"
+        )
+    mean = module.add("mean", "reduce", summed, calls=(7,), shape=(8, 4), scope="jit(f)/reduce_sum")
     if reads:
         module.add("read", reads, slopes, slopes, shape=(64, 8, 4), scope="jit(f)/square")
     changed = module.add("changed", "subtract", weights, mean, shape=(size, 4), scope="jit(f)/sub")
@@ -293,6 +300,7 @@ def of_examples(*, reads: str = "", adds: str = "add", size: int = 8) -> ModuleW
         ({}, True, {"changed"}),
         ({"adds": "maximum"}, False, {"changed"}),
         ({"reads": "multiply"}, False, {"changed"}),
+        ({"is_squared": True}, False, {"changed"}),
         # No larger than the weights.
         ({"size": 8 * 64}, False, {"mean", "changed"}),
     ],
