@@ -133,7 +133,7 @@ def test_what_is_no_file_is_not_found(tmp_path: Path) -> None:
         read_file(tmp_path)
 
 
-# Odd but whole files (docs/xplane.md, "What a reader has to survive")
+# Odd but whole files (docs/xplane.md, "Damaged files")
 
 
 def test_a_small_file_is_read_whole(tmp_path: Path) -> None:
