@@ -430,7 +430,7 @@ COSTLY_OPS: Final = _rule(
         f"{numbers.chosen('limit_ratio', COPIES_RATIO)} in copies that XLA has added, of arguments or in loops, "
         f"{numbers.chosen('limit_ratio', MOVING_RATIO)} in ops that only move data, "
         f"{numbers.chosen('limit_ratio', FUNCTION_RATIO)} in those of a function, or layer, that does no products, "
-        f"{numbers.chosen('limit_ratio', TYPE_RATIO)} in one type of op that is none, in what a mask or an index drops, with what other devices wait meanwhile, or "
+        f"{numbers.chosen('limit_ratio', TYPE_RATIO)} in one type of op that is none, in what a mask or an index drops, or gradients of each example of which only the sum is used, with what other devices wait meanwhile, or "
         f"{numbers.chosen('limit_ratio', PRODUCTS_RATIO)} lost to products at less than a twentieth of the usual rate"
     ),
     limit=COSTLY_RATIO,
