@@ -379,3 +379,13 @@ def test_a_large_difference_of_single_captures_is_probable_and_says_what_differs
         assert verdict.endswith(
             ". One capture a side cannot prove it: give 3 captures of each side"
         )
+
+
+def test_functions_without_a_name_are_told_by_their_lines() -> None:
+    before = parts((None, "train.py:31", 600), (None, "train.py:36 in <lambda>", 400))
+    after = parts((None, "train.py:31", 900), (None, "train.py:36 in <lambda>", 400))
+    rows = part_differences([before], [after], EXACT)
+    assert [(row.source_line, row.status) for row in rows] == [
+        ("train.py:31", "slower"),
+        ("train.py:36 in <lambda>", "same"),
+    ]

@@ -91,7 +91,7 @@ def verdict_on_different_work(comparison: Comparison, reasons: Sequence[str]) ->
 
 def _gone(comparison: Comparison) -> str:
     words = ""
-    for status, text in (("gone", "no longer used"), ("new", "used after alone")):
+    for status, text in (("gone", "no longer used"), ("new", "used only after")):
         keys = [device.device for device in comparison.devices if device.status == status]
         if keys:
             words += f"; {text}: {numbers.joined_devices(keys)}"
@@ -275,7 +275,9 @@ def _work_clause(change: _Change, comparison: Comparison, longer: str) -> str | 
             continue
         if work.path_ps * change.ps <= 0 or abs(work.path_ps) < _OP_SHARE * abs(change.ps):
             continue
-        shown, own = shortened(known, _LONGEST_OP), numbers.time(abs(work.path_ps))
+        # What differs on all devices is in the table, too.
+        differs_ps = work.difference_ps if change.is_of_all else work.path_ps
+        shown, own = shortened(known, _LONGEST_OP), numbers.time(abs(differs_ps))
         if work.status == "new":
             return f"the new {shown} takes {own}"
         if work.status == "gone":
@@ -412,14 +414,14 @@ def _details(comparison: Comparison) -> Iterator[doc.Section]:
             "parts",
             "Compute by function and layer",
             _work_table("Compute before and after", comparison, comparison.parts, _PARTS),
-            lead="Time per step and device, of the functions of Python and the layers that made the ops.",
+            lead="Compute per step and device of the functions of Python and the layers that made the ops, without waits for a core.",
             is_folded=False,
         ),
         doc.Section(
             "ops",
             "Ops and kernels",
             _work_table(_OPS_CAPTION, comparison, comparison.ops, _OPS),
-            lead="Time per step and device; the largest difference on the critical path first.",
+            lead="Time per step and device, with waits for a core; the largest difference on the critical path first.",
         ),
         doc.Section(
             "findings-changed",

@@ -106,11 +106,11 @@ def part_differences(
     return tuple(rows)
 
 
-_NUMBER_OF_LINE: Final = lazy_pattern(r":\d+(?= in |$)")
+_NUMBER_OF_LINE: Final = lazy_pattern(r":\d+(?= in [^<])")
 
 
 def _function(row: PartInSteps) -> str:
-    """The function, whatever line of it; "" where none was recorded."""
+    """The function, whatever line of it; the line where it has no name, "" where none was recorded."""
     return _NUMBER_OF_LINE.sub("", row.source_line or "")
 
 

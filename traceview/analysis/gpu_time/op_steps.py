@@ -16,7 +16,7 @@ from traceview.analysis.facts.layers import label_places
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.ids import unique_ids
-from traceview.base.intervals import Int32Array
+from traceview.base.intervals import BoolArray, Int32Array
 from traceview.base.record import (
     Count,
     KernelName,
@@ -31,6 +31,7 @@ from traceview.base.stats import variance_of_mean
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.ledger.columns import IDLE
+from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import op_labels, op_names, read_once
@@ -99,7 +100,7 @@ class OpSteps(Record, frozen=True):
 
     Attributes:
         rows: The ops that take longest, and those that take most of the path, longest first.
-        parts: The same of the compute by layer and line, without what has neither.
+        parts: The same of what is compute, without waits for a core, by layer and line, but for what has neither.
         step_count: Used steps, with those of the same number on several hosts as one.
         walked_count: Steps of all hosts whose path was walked; path_ps is of all of them.
         left_out_count: Ops that are not among the rows.
@@ -137,8 +138,10 @@ def compute(context: Context) -> OpSteps | Skipped:
         return Skipped("no used step")
     ops, op_of_event = _ops(context.trace)
     parts, part_of_event = _parts(context.trace)
-    of_ops = _times(context, ops, op_of_event, _key)
-    of_parts = _times(context, parts, part_of_event, lambda part: part)
+    columns = context.ledger.columns
+    of_ops = _times(context, columns.activity != IDLE, ops, op_of_event, _key)
+    is_compute = columns.state == State.COMPUTE
+    of_parts = _times(context, is_compute, parts, part_of_event, lambda part: part)
     return OpSteps(
         rows=tuple(OpInSteps(*measured, *ops[op]) for op, measured in of_ops.rows),
         parts=tuple(
@@ -167,17 +170,18 @@ class _Times(NamedTuple):
 
 def _times(
     context: Context,
+    counted: BoolArray,
     names: Sequence[T],
     of_event: Int32Array,
     key: Callable[[T], tuple[int | str, ...]],
 ) -> _Times:
-    """The time of what events are, by device event its number among the names or `NONE`; what is equally long by key."""
+    """The time of what events are in the rows that count, by device event its number among the names or `NONE`; of equal ones by key."""
     trace, ledger, walked = context.trace, context.ledger, context.ledger.path
     columns, devices = ledger.columns, trace.device_columns.device
     numbers = sorted({step.number for step in context.selection.used_steps})
     # By step its place among the numbers; the steps of rows that count are used ones.
     of_step = np.searchsorted(numbers, [step.number for step in ledger.steps])
-    of_row = np.where(columns.activity == IDLE, NONE, of_event[columns.event])
+    of_row = np.where(counted, of_event[columns.event], NONE)
     rows, on_path = np.flatnonzero((of_row != NONE) & ledger.counts), of_row[walked.row] != NONE
     number, length = of_row[rows], columns.duration_ps[rows]
     path_ps = totals(of_row[walked.row[on_path]], walked.duration_ps[on_path], len(names))
