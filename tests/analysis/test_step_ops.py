@@ -10,6 +10,8 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import loss_of, lost_ps
+from tests.python_sidecars import clocks_group
+from tests.sidecars import write_sidecar
 from traceview.analysis.gpu_time.op_steps import MOST_OPS, OpInSteps, OpSteps, kernel_stem
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.workload.compute_rules import HOST_OP
@@ -225,3 +227,27 @@ def test_compute_is_of_the_layer_of_all_its_ops(tmp_path: Path) -> None:
 )
 def test_a_kernel_is_known_by_its_stem(name: str, stem: str) -> None:
     assert kernel_stem(name) == stem
+
+
+def test_parts_are_of_what_the_ledger_calls_compute(tmp_path: Path) -> None:
+    """The thread of the op waits for a core, which another process has, for half of the time: that is none of the compute."""
+    trace = new_trace(length_ms=1000)
+    executor = trace.thread("tf_Compute", 41)
+    for step in marked_steps(trace, count=8, period_ms=100, marker_ms=100):
+        step.host("FunctionRun", 0, 90)
+        step.host("replica_0/net/dense/MatMul:MatMul", 10, 90, thread=executor)
+    own_ns = 500_000_000
+    sidecar = {
+        "threads": clocks_group({1: (0.0, 0.0), 41: (0.4, 0.4)}, length_ms=1000),
+        "cores": {"machine_count": 2, "usable_count": 2},
+        "load": {"elapsed_ns": 10**9, "busy_ns": 2 * 10**9, "own_ns": own_ns, "cores": 2},
+    }
+    write_sidecar(trace.write(tmp_path), sidecar)
+    results = analyze(tmp_path).results
+    assert results.op_steps is not None
+    assert results.ledger is not None
+    (device,), (part,) = results.ledger.devices, results.op_steps.parts
+    assert device.states["no_core"] > ms(20)
+    assert part.layer == "net/dense"
+    assert abs(part.ps_per_step - device.states["compute"]) <= 1
+    assert results.op_steps.rows[0].ps_per_step > ms(79)
