@@ -26,6 +26,7 @@ from traceview.analysis.rules.finding import Evidence
 from traceview.base.errors import ComparisonError
 from traceview.comparison.build import compare
 from traceview.comparison.document import screen_of
+from traceview.comparison.document import verdict_of
 from traceview.comparison.model import StateDifference
 from traceview.comparison.noise import RunSpread
 from traceview.comparison.sides import capture_steps, finding_differences
@@ -389,3 +390,27 @@ def test_functions_without_a_name_are_told_by_their_lines() -> None:
         ("train.py:31", "slower"),
         ("train.py:36 in <lambda>", "same"),
     ]
+
+
+def test_what_is_beyond_noise_is_told_also_where_it_is_little_of_the_change() -> None:
+    """Steps of three captures wait for a core for very different times, which says nothing; they all compute 5 ms more."""
+
+    def side(compute_ms: int, waits_ms: tuple[int, ...], name: str) -> list[Report]:
+        captures = []
+        for wait_ms in waits_ms:
+            states = [{"compute": compute_ms * MS, "no_core": (wait_ms + n) * MS} for n in range(6)]
+            rows = [step_of_states(number, of, "a") for number, of in enumerate(states)]
+            captures.append(of_run(with_rows(*rows), f"{name} {wait_ms}"))
+        return captures
+
+    before, after = side(10, (2, 4, 9), "before"), side(15, (60, 90, 1300), "after")
+    comparison = compare(before, after)
+    beyond = {row.state for row in comparison.states if row.direction == "slower"}
+    assert "compute" in beyond
+    # The typical step may be beyond noise nevertheless.
+    step = replace(
+        comparison.step, direction="slower", typical_ratio=5.0, low_ratio=2.0, high_ratio=9.0
+    )
+    verdict = verdict_of(replace(comparison, step=step))
+    assert " times as long: " in verdict
+    assert verdict.endswith("times). In it: the devices compute 5.00 ms longer")

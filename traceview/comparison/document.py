@@ -70,7 +70,9 @@ def verdict_of(comparison: Comparison) -> str:
         verdict = "No verdict" if shown is None or shown >= TOO_NOISY else "No clear change"
         return f"{verdict}: {times}. {_least_shown(comparison)}{_changed_states(comparison)}{gone}"
     because = f", because {reasons}" if reasons else ""
-    how_sure = f"({interval_words(step)}){because}{gone}"
+    # What is beyond noise may be little beside what is not.
+    inside = "" if reasons else _changed_states(comparison)
+    how_sure = f"({interval_words(step)}){because}{gone}{inside}"
     if step.is_mean_typical and step.ratio is not None:
         return f"{ratio_words(step.ratio)}: {times} {how_sure}"
     change = ratio_words(step.typical_ratio or 0.0)
