@@ -25,8 +25,7 @@ from traceview.analysis.measures.step_report import StepRow
 from traceview.analysis.rules.finding import Evidence
 from traceview.base.errors import ComparisonError
 from traceview.comparison.build import compare
-from traceview.comparison.document import screen_of
-from traceview.comparison.document import verdict_of
+from traceview.comparison.document import screen_of, verdict_of
 from traceview.comparison.model import StateDifference
 from traceview.comparison.noise import RunSpread
 from traceview.comparison.sides import capture_steps, finding_differences
