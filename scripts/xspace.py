@@ -18,6 +18,7 @@ _SCALARS = {
     "uint64": _FIELD.TYPE_UINT64,
     "bool": _FIELD.TYPE_BOOL,
     "double": _FIELD.TYPE_DOUBLE,
+    "float": _FIELD.TYPE_FLOAT,
     "bytes": _FIELD.TYPE_BYTES,
 }
 

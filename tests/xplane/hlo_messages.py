@@ -50,7 +50,7 @@ HloInstructionProto: 1 name bytes, 2 opcode bytes, 3 shape ShapeProto, 7 metadat
     71 use_global_device_ids bool, 87 collective_device_list CollectiveDeviceListProto,
     92 iota_collective_device_list IotaReplicaGroupListProto,
     93 mesh_axes_replica_group_list MeshAxesReplicaGroupListProto
-LiteralProto: 1 shape ShapeProto, 8 f32s bytes
+LiteralProto: 1 shape ShapeProto, 8 *f32s float
 GatherDimensionNumbers: 1 *offset_dims int64, 2 *collapsed_slice_dims int64,
     3 *start_index_map int64, 4 index_vector_dim int64
 ScatterDimensionNumbers: 1 *update_window_dims int64, 2 *inserted_window_dims int64,

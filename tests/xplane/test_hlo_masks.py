@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import struct
 from contextlib import suppress
 
 import pytest
@@ -45,7 +44,7 @@ def product(
 def number(module: ModuleWriter, name: str, value: float = 0.0) -> int:
     made = module.add(name, "constant")
     module.last().literal.shape.element_type = F32
-    module.last().literal.f32s = struct.pack("<f", value)
+    module.last().literal.f32s.append(value)
     return made
 
 
@@ -175,7 +174,7 @@ def test_a_constant_of_zeros(count: int, part: float | None) -> None:
     module = ModuleWriter()
     matrix = module.add("matrix", "constant", shape=(32, 32))
     numbers = [1.0] * count + [0.0] * (1024 - count)
-    module.last().literal.f32s = struct.pack("<1024f", *numbers)
+    module.last().literal.f32s.extend(numbers)
     rows = module.add("rows", "parameter", shape=(32, 16))
     module.computation().root_id = product(module, "sums", matrix, rows, (32, 16), summed=(1, 0))
     assert needs(module, "zeros").get("sums") == part
