@@ -441,7 +441,7 @@ NVML: Final = Analysis[Nvml](
 _STARTED: Final = "started"
 """The script started the processes."""
 _MAIN_RATIO: Final = 0.5
-"""Of the time of other processes."""
+"""Of the time of other processes: those that have more of it are named. A choice of ours."""
 
 OTHER_PROCESSES: Final = Rule(
     code="other-processes",
