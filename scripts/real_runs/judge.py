@@ -42,6 +42,7 @@ class Judgement(Struct, frozen=True):
         share: Loss of the first right finding, and of the right second one, as a share of the step; null without the first.
         truth: What the slowdown costs the recorded steps; null for a healthy run.
         undisturbed: What it costs without the profiler.
+        present: What healthy steps spend on the causes of `share`, as a share of a step.
         warnings: Codes of the findings that are no mere information.
         is_first_right: Whether the verdict names the slowdown, and the next finding the second one, if there is one; of a
             healthy run, whether there is no warning but of causes that are there, and that its steps are small.
@@ -58,6 +59,7 @@ class Judgement(Struct, frozen=True):
     undisturbed: TrueCost | None
     warnings: tuple[str, ...]
     is_first_right: bool
+    present: float = 0.0
     is_advice_known: bool | None = None
     is_cost_no_higher: bool = True
 
@@ -72,9 +74,22 @@ class Judgement(Struct, frozen=True):
         return self._is_close(self.undisturbed)
 
     def _is_close(self, truth: TrueCost | None) -> bool:
-        if truth is None or self.share is None:
-            return False
-        return abs(self.share - truth.share) <= WITHIN * abs(truth.share)
+        return (
+            truth is not None
+            and self.share is not None
+            and is_close(self.share, truth.share, self.present)
+        )
+
+
+def is_close(share: float, truth: float, present: float) -> bool:
+    """Whether a cost is close enough to the true one: of the slowdown, or of all that its cause costs.
+
+    A finding states what it would save to be rid of its cause: where healthy steps spend `present` on that, too, more than
+    the slowdown. One that states only what is needless of it states the slowdown.
+    """
+    return any(
+        abs(share - true) <= WITHIN * abs(true) for true in (truth, 1 - (1 - truth) * (1 - present))
+    )
 
 
 def judge_slow(
@@ -90,12 +105,14 @@ def judge_slow(
     ranked = [row for row in report.findings if row.loss]
     first = next((row for row in ranked if row.code in program.findings), None)
     second = next((row for row in ranked if row.code in program.second and row is not first), None)
+    named = [row for row in (first, second) if row and row.loss]
     return Judgement(
         name=f"{program.name}/{recording}",
         headline=verdict.headline,
         finding=verdict.finding,
         states=states,
-        share=sum(row.loss.ratio for row in (first, second) if row and row.loss) if first else None,
+        share=sum(row.loss.ratio for row in named if row.loss) if first else None,
+        present=sum(program.present.get(row.code, 0.0) for row in named),
         truth=truth,
         undisturbed=undisturbed,
         warnings=warnings_of(report),
@@ -210,7 +227,7 @@ def _is_cost_right(rows: Sequence[Judgement]) -> bool:
     """Whether the median of what is said of the recordings of a program is close enough to that of their true costs."""
     said = median(row.share or 0.0 for row in rows)
     truth = median(row.truth.share for row in rows if row.truth is not None)
-    return abs(said - truth) <= WITHIN * abs(truth)
+    return is_close(said, truth, median(row.present for row in rows))
 
 
 def _count(rows: Sized, are_right: Iterable[bool]) -> str:
