@@ -322,6 +322,7 @@ HOST_BOUND: Final = Rule(
     notes={
         **SOME_STEPS,
         "gpu": "No single op on the CPU takes most of that.",
+        "hooks": "With {hooks} on each call takes longer.",
         "eager": (
             "Python calls each of them by itself, most often {types}. On CPU devices the trace does not say for which "
             "replica, so their own time, {own} per step, is idle time here."

@@ -58,10 +58,11 @@ from traceview.xplane.planes import HostNameKind, host_name_kind, op_type
 _MOST_BETWEEN_PS: Final = 200 * PS_PER_US
 """Between two calls Python reads variables and checks arguments, which took 40 to 100 µs on two slow cores."""
 
-_PUTS: Final = "device_put"
-_TRACED: Final = "traced"
 _WITHOUT_GRAPHS: Final = frozenset(("tf.config.run_functions_eagerly", "jax_disable_jit"))
 """Settings with which the ops of functions run one by one."""
+
+_PUTS: Final = "device_put"
+_TRACED: Final = "traced"
 
 _CONVERTS: Final = (
     *("tensorflow/python/framework/constant_op.py", "tensorflow/python/framework/tensor_"),
@@ -166,7 +167,6 @@ def late_launches(waits: Waits) -> Finding | None:
     of_named = [d for d in ledger.devices if trace.device_key(d) in waits.loss.devices]
     kernels = unique_ids(columns.event[running & is_in(ledger.device, of_named)]).size
     key, arguments = "", _line_of_ops(waits.context, waits.rows)
-    tracing = waits.tracing if _WITHOUT_GRAPHS & {*waits.hooks} else {}
     asked = _conditions_per_step(waits)
     if ratio >= CLEAR_RATIO and waits.loss.named_steps:
         key = "kernels"
@@ -179,14 +179,14 @@ def late_launches(waits: Waits) -> Finding | None:
     elif (ops := many_eager_ops(waits.context, waits.host)) is not None:
         key, unit = ("jax-eager", "call") if is_of_jax(trace) else ("eager", "op")
         arguments = line_argument(waits.python(State.LAUNCH)) | ops.arguments(unit)
-        arguments |= tracing
+        arguments |= waits.tracing
     elif waits.is_of_small_step:
         key = "small"
     return waits.finding(
         rules.LAUNCH_BOUND,
         arguments=arguments,
         title=key,
-        action=_TRACED if "hooks" in arguments else key.removeprefix("jax-"),
+        action=_TRACED if _WITHOUT_GRAPHS & {*waits.hooks} else key.removeprefix("jax-"),
         notes=(key.removeprefix("jax-"),),
     )
 
@@ -354,19 +354,18 @@ def _outside_of_graphs(waits: Waits) -> Iterator[Finding | None]:
         yield python_in_step(Waits(context, waits.result, elsewhere))
         waits = Waits(context, waits.result, waits.rows & ~elsewhere)
     key, unit = ("jax-eager", "call") if is_of_jax(context.trace) else ("eager", "op")
-    tracing = waits.tracing if _WITHOUT_GRAPHS & {*waits.hooks} else {}
     yield waits.finding(
         rules.HOST_BOUND,
         arguments={
             **ops.arguments(unit),
             **line_argument(waits.python(State.PYTHON)),
             "own": Quantity(int(ops.ps_of_steps.sum()) // ops.ps_of_steps.size, "ps"),
-            **tracing,
+            **waits.tracing,
         },
         evidence=[_count(context, ops, context.trace.device_key(waits.device))],
         title=key,
-        action=_TRACED if tracing else "eager",
-        notes=(key,),
+        action=_TRACED if _WITHOUT_GRAPHS & {*waits.hooks} else "eager",
+        notes=(key, *waits.tracing),
     )
 
 
