@@ -50,6 +50,18 @@ IMPOSTORS = [
     (b"", EMPTY, "check that the profiler was stopped and the disk was not full"),
     (b"\x1f\x8b\x08\x00rest", "not a trace: gzip data", "unpack it: gunzip"),
     (b"PK\x03\x04rest", "not a trace: a ZIP archive", "unpack it first"),
+    (b"\xfd7zXZ\x00rest", "not a trace: xz data", "unpack it first"),
+    (bytes(257) + b"ustar", "not a trace: a tar archive", "unpack it first"),
+    (
+        b"SQLite format 3\x00",
+        "not a trace: an SQLite database",
+        "record the run with `traceview capture`",
+    ),
+    (
+        bytes(23) + b"brain.Event:2",
+        "not a trace: a TensorBoard event file",
+        "give the log directory",
+    ),
     (
         b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n",
         "not a trace: a Git LFS pointer",

@@ -121,14 +121,22 @@ def partly_read(path: Location) -> Iterator[FileBytes]:
         raise TraceNotFoundError(f"{path}: {error.strerror or error}") from error
 
 
+_UNPACK: Final = "unpack it first"
 _KINDS: Final = (
-    (b"\x1f\x8b", "gzip data", "unpack it: gunzip"),
-    (b"PK\x03\x04", "a ZIP archive", "unpack it first"),
-    (b"\x7fELF", "an ELF program", None),
+    (0, b"\x1f\x8b", "gzip data", "unpack it: gunzip"),
+    (0, b"PK\x03\x04", "a ZIP archive", _UNPACK),
+    (0, b"\xfd7zXZ\x00", "xz data", _UNPACK),
+    (0, b"BZh", "bzip2 data", _UNPACK),
+    (0, b"\x28\xb5\x2f\xfd", "Zstandard data", _UNPACK),
+    (257, b"ustar", "a tar archive", _UNPACK),
+    (0, b"SQLite format 3", "an SQLite database", "record the run with `traceview capture`"),
+    (23, b"brain.Event", "a TensorBoard event file", "give the log directory"),
+    (0, b"\x7fELF", "an ELF program", None),
 )
+"""Where a file of another kind has which bytes, and what to do."""
 _KINDS_OF_TEXT: Final = (
-    (b"version https://git-lfs", "a Git LFS pointer", "fetch the real file: git lfs pull"),
-    ((b"<!doctype", b"<html", b"<?xml"), "an HTML page", "was it saved from a download page?"),
+    (0, b"version https://git-lfs", "a Git LFS pointer", "fetch the real file: git lfs pull"),
+    (0, (b"<!doctype", b"<html", b"<?xml"), "an HTML page", "was it saved from a download page?"),
 )
 
 
@@ -146,8 +154,8 @@ def _impostor(head: bytes) -> tuple[str, str | None] | None:
         )
     text = head[:512].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     for begin, kinds in ((head, _KINDS), (text, _KINDS_OF_TEXT)):
-        for start, kind, hint in kinds:
-            if begin.startswith(start):
+        for offset, mark, kind, hint in kinds:
+            if begin.startswith(mark, offset):
                 return f"{NOT_A_TRACE}: {kind}", hint
     number, wire_type = head[0] >> 3, head[0] & 7
     if not any(head):
