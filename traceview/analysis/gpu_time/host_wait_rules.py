@@ -6,8 +6,7 @@ from typing import Final
 
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_KERNELS, SMALL_KERNEL_PS
-from traceview.analysis.facts.python import FEED, OTHERS
-from traceview.analysis.rules.rule import Advised, Rule
+from traceview.analysis.rules.rule import Rule
 from traceview.document import numbers
 from traceview.ledger.states import State
 from traceview.trace.host.host_states import BACK_TO_BACK_PS, SCHEDULING_OP_PS
@@ -24,72 +23,20 @@ SOME_STEPS: Final = {
 }
 """Where most steps have none of it, or each has more of it than the one before."""
 
-_NO_PYTHON: Final = {
-    "waits": "That line waits most of the time: for work, a lock, a queue, a process, a file, the network or a timer.",
-    "queue": "That line waits most of the time for what another thread or process makes.",
-    "iterator": "That line makes an iterator of a data set most of the time: it opens all inputs anew.",
-    "network": "That line waits for the network most of the time.",
-    "native": (
-        "That line is in calls of TensorFlow most of the time: they run ops outside of the step, or fetch a value and wait until "
-        "it is computed."
-    ),
-}
-"""Where samples show that what devices wait for is not Python that runs."""
+ON: Final = "[, with {hooks} on]"
+"""What slows each call of Python, in a title."""
 
-_AWAITED_ACTIONS: Final[dict[str, Advised]] = {
-    "queue": FEED,
-    "network": "Do it in a thread of its own, or in every 100th step only.",
-    "waits": (
-        "Wait less often, or in a thread of its own.",
-        "Or let what it waits for come earlier: fill the queue ahead, or schedule further steps before waiting for all of them.",
-    ),
-    "file": (
-        "Read the file once, before the loop, if it fits into memory: `rows = file['rows'][:]`; else whole blocks of it.",
-        (
-            "Each call opens and unpacks a part again: from memory a step took 3.5 instead of 10.6 ms, with all rows of a batch in one call "
-            "7.0, with two threads that read ahead 6.6 (HDF5, two cores)."
-        ),
-    ),
-}
-_ON: Final = "[, with {hooks} on]"
 _TRACED: Final = "Turn {hooks} off while training, and capture again."
 _ALL: Final = "It slows down all Python, or each call of a step. How much of this time it takes is not recorded; all of it at most."
-_TURNED_OFF: Final = dict.fromkeys(("traced", "jax-traced"), (_TRACED, _ALL))
+TURNED_OFF: Final = dict.fromkeys(("traced", "jax-traced"), (_TRACED, _ALL))
 """Where something is on that notes each allocation, call or line of Python, or that checks or runs steps op by op."""
 
 _ONE_BY_ONE: Final = {
-    "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`[, in {line}]" + _ON,
-    "jax-eager": "{who:waits/wait} {loss} for {count} of jitted functions per step[, in {line}]" + _ON,
+    "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`[, in {line}]" + ON,
+    "jax-eager": "{who:waits/wait} {loss} for {count} of jitted functions per step[, in {line}]" + ON,
 }  # fmt: skip
 
-_NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
-    **_AWAITED_ACTIONS,
-    **_TURNED_OFF,
-    "iterator": (
-        "Make one data set of all inputs and one iterator, before the loop; in Keras call `fit` once.",
-        (
-            "`tf.data.Dataset.from_tensor_slices(files).interleave(reader)` is one data set of many files; `repeat()` gives it no end, "
-            "and `steps_per_epoch` of Keras says how long an epoch is."
-        ),
-    ),
-    # They hold whatever framework runs the steps.
-    **{f"jax-{key}": texts for key, texts in _AWAITED_ACTIONS.items()},
-    "predict": (
-        "Call `model(batch, training=False)` in the loop, or `predict` in every 100th step only: each call makes a data set.",
-        "`predict_on_batch` makes none either.",
-    ),
-    "stopping": (
-        "Leave out `restore_best_weights`, for which `EarlyStopping` copies all weights, or make epochs longer: `steps_per_epoch`.",
-        "It copied them after each epoch that was better: steps took 4.2 ms, else 2.8, and 3.8 in epochs twice as long (TensorFlow 2.21).",
-    ),
-    "callback": (
-        "Let the callback work less often, or take it out.",
-        "`ModelCheckpoint` has `save_freq`, `TensorBoard` has `update_freq`; one of your own can skip steps: `if batch % 100 == 0: ...`.",
-    ),
-    "native": "Fetch values and run such ops less often, and not between steps: `if step % 100 == 0: log(...)`.",
-}
-
-_CONVERSIONS: Final = {
+CONVERSIONS: Final = {
     "convert": (
         "Convert once before the loop what stays the same, `tf.constant(array)`; let `tf.data` make what changes.",
         (
@@ -102,48 +49,10 @@ _CONVERSIONS: Final = {
         "`jnp.array` converts a list number by number in Python: one of 200 rows of 400 took 270 ms, with `np.asarray` 1.3.",
     ),
 }
+"""What lists and arrays cost that the framework converts."""
 
-_AWAITED_WORDS: Final = {
-    "queue": OTHERS,
-    "network": "the network",
-    "waits": "Python that itself waits",
-}
-"""What a line waits for where no Python runs."""
-
-
-_WHEN: Final = "[, in every {period} step][, in {some} of {used}]"
+WHEN: Final = "[, in every {period} step][, in {some} of {used}]"
 """Which steps have it, where most have none of it."""
-
-
-def _between_steps(what: str = "") -> str:
-    what = what and f" for {what}"
-    return f"{{who:waits/wait}} {{loss}}{what} between steps[ in {{line}}]{_ON}{_WHEN}"
-
-
-def _in_step(what: str) -> str:
-    return f"{{who:waits/wait}} {{loss}} for {what} in the step[ in {{line}}]{_ON}"
-
-
-USED_IN: Final = {
-    "file": (
-        *(
-            "h5py/",
-            "zarr/",
-            "tables/",
-            "netCDF4/",
-            "pyarrow/",
-            "PIL/",
-            "pandas/io/parsers/",
-            "numpy/lib/_npyio",
-            "numpy/lib/format",
-        ),
-        *("zipfile", "gzip.py", "bz2.py", "lzma.py", "tarfile.py"),
-    ),
-    "hash": ("in __hash__",),
-    "report": ("json/", "csv.py", "logging/", "pandas/io/formats/", "matplotlib/"),
-}
-"""What the line of a library holds that runs Python: its module, which reads files, or writes down what others read later, or its
-function."""
 
 D2H_SYNC: Final = Rule(
     code="d2h-sync",
@@ -217,7 +126,7 @@ LAUNCH_BOUND: Final = Rule(
         "`TF_GPU_THREAD_MODE=gpu_private` if executor threads compete."
     ),
     actions={
-        **_TURNED_OFF,
+        **TURNED_OFF,
         "kernels": "Compute on whole batches: one op instead of a loop over rows, times or variables, or `jit_compile=True`.",
         "jax-loop": (
             "Run fewer iterations, or do more in each: every one launches its kernels anew.",
@@ -309,9 +218,9 @@ CPU_HEAVY_OP: Final = Rule(
 HOST_BOUND: Final = Rule(
     code="host-bound",
     states=(State.HOST_OPS,),
-    title="{who:waits/wait} {loss} for host ops[ in {line}]" + _ON,
+    title="{who:waits/wait} {loss} for host ops[ in {line}]" + ON,
     titles={
-        "small": "The step is small: host ops take {loss}" + _ON,
+        "small": "The step is small: host ops take {loss}" + ON,
         **_ONE_BY_ONE,
         "host": "{count} per step run outside of any `tf.function`: at least {loss} is lost",
     },
@@ -357,8 +266,8 @@ HOST_BOUND: Final = Rule(
     advice="See what was placed on the CPU with `tf.debugging.set_log_device_placement(True)`.",
     actions={
         "small": "Give the devices more work per step: a larger batch, or `steps_per_execution` in `compile()` of Keras.",
-        **_TURNED_OFF,
-        **_CONVERSIONS,
+        **TURNED_OFF,
+        **CONVERSIONS,
         "jax-puts": (
             "Put on the devices once, before the loop, what stays the same; of many arrays `np.stack` one on the host and put that.",
             "Each `jax.device_put` of an array, also of one in a tree, takes tens of microseconds and more on the calling thread.",
@@ -388,67 +297,13 @@ HOST_BOUND: Final = Rule(
     example="Both replicas wait 8.00 of 61.3 ms (13%) for host ops",
 )
 
-_AHEAD_IN_A_THREAD: Final = "Do it less often: `if step % 100 == 0: log(...)`, or ahead in a thread: NumPy computes without Python's lock."
-
-CALLBACK_STALL: Final = Rule(
-    code="callback-stall",
-    states=(State.BETWEEN,),
-    title=_between_steps("Python"),
-    titles={
-        "unseen": _between_steps(),
-        **{key: _between_steps(words) for key, words in _AWAITED_WORDS.items()},
-    },
-    meaning="The host is between two step markers, in callbacks, logging, metrics or other code of the loop.",
-    starts_at=(
-        "{limit} of the GPU time idle while the thread of explicit step markers is outside of any of them. "
-        "{least_op_count} ops per step or more between steps are named where a graph would save {saved_ratio} of that. It is "
-        "unsure below {short_ps} per step"
-    ),
-    # Healthy loops with steps of 2 ms had up to 0.11 ms between steps (two cores); the limit is a choice of ours.
-    limits={"least_op_count": 20, "saved_ratio": 0.5, "short_ps": 200_000_000},
-    reasons={"short": "any loop takes so long between two steps"},
-    action="Do it less often: `if step % 100 == 0: log(...)`. Make batches ahead with ops of `tf.data`, or in a process.",
-    advice=(
-        "Python in a thread, or in `tf.py_function`, keeps the lock from the step. Keras callbacks have `save_freq` and "
-        "`update_freq`. A second `tf.function` that each step calls belongs into the first."
-    ),
-    actions={
-        **_NO_PYTHON_ACTIONS,
-        **_CONVERSIONS,
-        "ops": (
-            "Put the ops between steps into a graph: `@tf.function` on the function that runs them.",
-            "That leaves little more than the time of the ops themselves. Or run them less often: `if step % 100 == 0: ...`",
-        ),
-        "indices": (
-            "Fetch the tensor once, `values = tensor.numpy()`, and index the array: each index of a tensor runs ops.",
-            "Or put what needs the values into a graph, `@tf.function`.",
-        ),
-        "numpy": (_AHEAD_IN_A_THREAD, "Or make them with ops of `tf.data`."),
-        "jax-numpy": _AHEAD_IN_A_THREAD,
-        "jax": (
-            "Do it less often: `if step % 100 == 0: log(...)`. Make batches ahead in a process: a thread keeps Python's lock.",
-            "A second jitted function that each step calls belongs into the first.",
-        ),
-    },
-    notes={
-        **SOME_STEPS,
-        **_NO_PYTHON,
-        "ops": (
-            "There Python runs {count} per step one by one, outside of any `tf.function`, most often {types}. That takes "
-            "{running}, of which the ops themselves take {own}."
-        ),
-    },
-    metrics={**METRICS, "eager_ops_per_step": "ops per step between steps"},
-    example="Both replicas wait 13.7 of 61.3 ms (22%) for Python between steps in on_train_batch_end, train.py:87",
-)
-
 CHECKPOINT_STALL: Final = Rule(
     code="checkpoint-stall",
     states=(State.CHECKPOINT,),
-    title="{who:waits/wait} {loss} for checkpoints[ in {line}]" + _WHEN,
+    title="{who:waits/wait} {loss} for checkpoints[ in {line}]" + WHEN,
     titles={
-        "restored": "{who:waits/wait} {loss} to restore variables[ in {line}]" + _WHEN,
-        "built": "{who:waits/wait} {loss} to load a model and trace it anew[ in {line}]" + _WHEN,
+        "restored": "{who:waits/wait} {loss} to restore variables[ in {line}]" + WHEN,
+        "built": "{who:waits/wait} {loss} to load a model and trace it anew[ in {line}]" + WHEN,
     },
     meaning="Variables are saved or restored inside the window, and training waits for it.",
     starts_at=(
@@ -481,8 +336,8 @@ CHECKPOINT_STALL: Final = Rule(
 VALIDATION_STALL: Final = Rule(
     code="validation-stall",
     states=(State.EVALUATION,),
-    title="{who:spends/spend} {loss} in an evaluation between steps[ in {line}]" + _WHEN,
-    titles={"anew": "{who:spends/spend} {loss} in an evaluation traced anew[ in {line}]" + _WHEN},
+    title="{who:spends/spend} {loss} in an evaluation between steps[ in {line}]" + WHEN,
+    titles={"anew": "{who:spends/spend} {loss} in an evaluation traced anew[ in {line}]" + WHEN},
     meaning="The model is evaluated inside the window, and training waits for it.",
     starts_at=(
         "{limit} of the GPU time in evaluations: between two step markers, after at most half of the steps, the thread of the "
@@ -501,163 +356,11 @@ VALIDATION_STALL: Final = Rule(
     example="Both replicas spend 65.3 of 82.6 ms (79%) in an evaluation between steps",
 )
 
-PYTHON_STALL: Final = Rule(
-    code="python-stall",
-    states=(State.PYTHON,),
-    title=_in_step("Python"),
-    titles={key: _in_step(words) for key, words in _AWAITED_WORDS.items()},
-    meaning="Python runs on the thread that launches work, and nothing is queued on the devices meanwhile.",
-    starts_at=(
-        "{limit} of the GPU time idle between events that Python calls on the launching thread, where samples or frames show "
-        "Python; not where host-bound names ops outside of any tf.function. It is unsure below {short_ps} per step"
-    ),
-    # Healthy loops of JAX with steps of 3 ms had up to 0.24 ms of it beside other processes (two cores).
-    limits={"short_ps": 250_000_000},
-    action="Move what does not need every step out of the loop, or into the `tf.function` as ops.",
-    advice=(
-        "Or let `tf.data` prepare it (`dataset.map`). `traceview show gaps LOGDIR --state python` shows what was called before "
-        "and after."
-    ),
-    actions={
-        **_NO_PYTHON_ACTIONS,
-        "jax": (
-            "Write it in `jax.numpy` inside of `jax.jit`, or do it every 100th step only.",
-            "Or ahead in a process: a thread keeps Python's lock for up to 5 ms at a time, unless most of its work is NumPy.",
-        ),
-        "jax-report": (
-            "Do it every 100th step only, or write down what is new and nothing twice.",
-            "In a thread it keeps Python's lock from the step.",
-        ),
-        "jax-hash": (
-            "Give the class of the static argument a hash by identity, `@dataclass(frozen=True, eq=False)`, and pass one object each time.",
-            "Each call of a jitted function hashes its static arguments, with all that they hold: 24,000 words took 1.8 ms (JAX 0.10).",
-        ),
-        "jax-numpy": (
-            "Do it ahead in a thread while the devices compute, in `jax.numpy` inside of `jax.jit`, or every 100th step only.",
-            "The thread copies ahead, too, with `jax.device_put`. On the CPU `jax.numpy.sort` and its like are slower than NumPy's.",
-        ),
-    },
-    notes={**SOME_STEPS, **_NO_PYTHON},
-    reasons={
-        "native": "samples show the inside of a call of the framework, and no Python of the script",
-        "short": "any step takes so long in Python",
-    },
-    metrics=METRICS,
-    example="GPU:0 waits 13.7 of 61.3 ms (22%) for Python in the step in train_step, train.py:41",
-)
-
-_BEFORE_AND_AFTER: Final = (
-    "`traceview show gaps LOGDIR --state between_calls` shows what was called before and after."
-)
-
-BETWEEN_CALLS: Final = Rule(
-    code="between-calls",
-    states=(State.BETWEEN_CALLS,),
-    title="{who:waits/wait} {loss} between recorded calls",
-    meaning=(
-        "The thread that launches work records nothing until Python calls the next op, function or copy, and nothing is "
-        "queued on the devices meanwhile."
-    ),
-    starts_at=(
-        "{limit} of the GPU time idle between events that Python calls on the launching thread, without a sample or frame of "
-        "Python; not where host-bound names ops outside of any tf.function"
-    ),
-    action="Record with `traceview capture`, whose samples of Python name the line that ran.",
-    advice=_BEFORE_AND_AFTER,
-    actions={
-        "sampled": (
-            "Capture more steps: Python is sampled every millisecond or so, and no sample met this time.",
-            _BEFORE_AND_AFTER,
-        )
-    },
-    notes=SOME_STEPS,
-    reasons={"unseen": "no sample of a stack and no frame of Python shows what ran"},
-    metrics={
-        **METRICS,
-        "previous_event": "recorded last before the longest gap",
-        "next_event": "recorded next",
-    },
-    example="GPU:0 waits 13.7 of 61.3 ms (22%) between recorded calls",
-)
-
-PYTHON_THREAD: Final = Rule(
-    code="python-thread",
-    states=(State.PYTHON_THREAD,),
-    title="{who:waits/wait} {loss} for Python's lock, which {thread:keeps/keep}[ in {line}]",
-    titles={
-        "awaited": "{who:waits/wait} {loss} for what {thread:makes/make}[ in {line}]",
-        "cores": "{who:loses/lose} {loss} to the core that {thread:takes/take}[ in {line}]",
-    },
-    notes={
-        "lock": (
-            "Only one thread at a time runs Python, and one that computes keeps the lock for 5 ms each time. The thread of the "
-            "step needs the lock after each call of TensorFlow and for its own Python, and waits."
-        ),
-        "awaited": "For most of that time the thread of the step waits for what the other one makes.",
-        "cores": (
-            "It computes without Python's lock, as NumPy does, but has a core that the step needs. The loss is what threads of "
-            "the step, ready to run, waited for a core because of it, as the kernel counted."
-        ),
-    },
-    meaning="A thread of the script computes while the step runs.",
-    starts_at=(
-        "{limit} of the GPU time idle for dispatch, launches and Python while a thread that Python itself started keeps "
-        "the lock, as samples of stacks show, and the step waits for the lock; or while the thread of the step waits in "
-        "Python, and such a thread computes; or ops and dispatch wait for the core that it takes, as the kernel counts"
-    ),
-    action="Move the work to processes of its own: `multiprocessing.get_context('spawn').Pool(4).imap(make_batch, keys)`.",
-    advice=(
-        "One process, `Process(target=...)`, makes batches no faster than the thread did, but suffices for what no step waits for. "
-        "Or let the thread wait for work instead of asking for it, `queue.get()`, and call code that releases the lock, such as NumPy."
-    ),
-    actions={
-        "awaited": (
-            "Make it in less time, with NumPy on whole arrays, or in several processes: `ProcessPoolExecutor().map(make, parts)`.",
-            "One thread makes one after the other, and takes longer than a step. More threads share the lock.",
-        ),
-        "cores": (
-            "Compute less beside the training: less often, on a part of the data, or on another machine.",
-            "Another process would take the same core.",
-        ),
-    },
-    metrics={
-        "lock_kept_ratio": "share of the window in which it kept the lock",
-        "computed_ratio": "share of the window in which it computed",
-        "python_line": "line of Python",
-    },
-    reasons={
-        "": "the processor time of the thread and the wait for it agree",
-        "cores": "the kernel counts how long threads wait for a core",
-    },
-    example="Both replicas wait 45.8 of 66.0 ms (69%) for Python's lock, which statistics keeps in count, train.py:12",
-)
-
-GARBAGE_COLLECTION: Final = Rule(
-    code="garbage-collection",
-    states=(State.GARBAGE_COLLECTION,),
-    title="{who:waits/wait} {loss} for Python's garbage collector",
-    meaning=(
-        "A full collection visits every object of the process, 380,000 after the import of TensorFlow 2.21, and no thread runs "
-        "Python meanwhile."
-    ),
-    starts_at="{limit} of the GPU time idle for dispatch, launches and Python while Python collects garbage",
-    action="Call `gc.freeze()` once before the loop: collections then skip all that exists by then.",
-    advice="Do not call `gc.collect()` in every step. Objects that are kept, such as logs of each step, make collections more frequent.",
-    notes=SOME_STEPS,
-    reasons={"": "Python recorded its collections"},
-    example="GPU:0 waits 14.5 of 57.5 ms (25%) for Python's garbage collector",
-)
-
 RULES: Final = (
     D2H_SYNC,
     LAUNCH_BOUND,
     HOST_BOUND,
     CPU_HEAVY_OP,
-    CALLBACK_STALL,
     CHECKPOINT_STALL,
     VALIDATION_STALL,
-    PYTHON_STALL,
-    BETWEEN_CALLS,
-    PYTHON_THREAD,
-    GARBAGE_COLLECTION,
 )

@@ -11,19 +11,24 @@ import numpy as np
 from traceview.analysis.facts.detours import TRANSFER, copied_results, detour_rows
 from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS, ends_of_conditions, rows_of_keys
 from traceview.analysis.facts.ledger import is_restore
-from traceview.analysis.facts.python import PythonShare
 from traceview.analysis.facts.selection import rows_in, step_bounds
-from traceview.analysis.facts.threads import threads_at_work
 from traceview.analysis.gpu_time import host_wait_rules as rules
+from traceview.analysis.gpu_time.python_waits import (
+    CONVERTS,
+    NUMPY,
+    TRACED,
+    between_calls,
+    between_steps,
+    garbage,
+    python_in_step,
+    python_thread,
+)
 from traceview.analysis.gpu_time.tracing import compilation, evaluations
 from traceview.analysis.gpu_time.waits import (
     CLEAR_RATIO,
     SHOWN_TYPES,
     EagerOps,
     Waits,
-    eager_calls,
-    eager_ops,
-    event_evidence,
     least_count,
     line_argument,
     many_eager_ops,
@@ -35,12 +40,11 @@ from traceview.analysis.measures.op_work import line_of_rows
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import (
     LIMIT,
-    Rule,
     is_of_jax,
     loss_of_host,
     lost_argument,
 )
-from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Quantity
+from traceview.analysis.rules.words import Argument, Line, Number, Ops, Quantity
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray
 from traceview.base.stats import median_ps
@@ -52,27 +56,13 @@ from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import SideWork, graph_lines, side_work_of
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.host.state_timeline import complement, intersection, without_holes
+from traceview.trace.host.state_timeline import intersection
 from traceview.xplane.planes import HostNameKind, host_name_kind, op_type
-
-_MOST_BETWEEN_PS: Final = 200 * PS_PER_US
-"""Between two calls Python reads variables and checks arguments, which took 40 to 100 µs on two slow cores."""
 
 _WITHOUT_GRAPHS: Final = frozenset(("tf.config.run_functions_eagerly", "jax_disable_jit"))
 """Settings with which the ops of functions run one by one."""
 
 _PUTS: Final = "device_put"
-_TRACED: Final = "traced"
-
-_CONVERTS: Final = (
-    *("tensorflow/python/framework/constant_op.py", "tensorflow/python/framework/tensor_"),
-    *("jax/_src/dtypes.py", "jax/_src/numpy/array"),
-)
-"""Modules that make tensors and arrays of what Python has (TensorFlow 2.21, JAX 0.10)."""
-
-_NUMPY: Final = "numpy/"
-
-_INDEXES: Final = "StridedSlice"
 
 _OF_GRAPHS: Final = frozenset(
     (
@@ -186,7 +176,7 @@ def late_launches(waits: Waits) -> Finding | None:
         rules.LAUNCH_BOUND,
         arguments=arguments,
         title=key,
-        action=_TRACED if _WITHOUT_GRAPHS & {*waits.hooks} else key.removeprefix("jax-"),
+        action=TRACED if _WITHOUT_GRAPHS & {*waits.hooks} else key.removeprefix("jax-"),
         notes=(key.removeprefix("jax-"),),
     )
 
@@ -303,10 +293,10 @@ def _host_ops(waits: Waits) -> Finding | None:
     inner = (python.inner if python else None) or ""
     if inner.endswith(_PUTS):
         action = "puts"
-    elif inner.startswith((*_CONVERTS, _NUMPY)):
+    elif inner.startswith((*CONVERTS, NUMPY)):
         action = "convert"
     if waits.tracing:
-        action = _TRACED
+        action = TRACED
     return waits.finding(
         rules.HOST_BOUND,
         arguments=line | waits.tracing,
@@ -364,7 +354,7 @@ def _outside_of_graphs(waits: Waits) -> Iterator[Finding | None]:
         },
         evidence=[_count(context, ops, context.trace.device_key(waits.device))],
         title=key,
-        action=_TRACED if _WITHOUT_GRAPHS & {*waits.hooks} else "eager",
+        action=TRACED if _WITHOUT_GRAPHS & {*waits.hooks} else "eager",
         notes=(key, *waits.tracing),
     )
 
@@ -437,182 +427,6 @@ def checkpoints(waits: Waits) -> Finding | None:
         key = "built"
     arguments = line_argument(waits.python(State.CHECKPOINT))
     return waits.finding(rules.CHECKPOINT_STALL, arguments=arguments, title=key, action=key)
-
-
-# Python
-
-
-_OF_RUNNING: Final = ("", *rules.USED_IN)
-
-
-def _instead(python: PythonShare | None) -> str:
-    """The key of what is said of a line: what it waits for, or works on, where a module shows that."""
-    if python is None:
-        return ""
-    if python.state != "runs":
-        return python.awaits or python.state
-    inner = python.inner or ""
-    known = (key for key, at in rules.USED_IN.items() if inner.startswith(at) or inner.endswith(at))
-    return next(known, "")
-
-
-_HOOK: Final = ".on_"
-_OF_KERAS: Final = {"Model.predict": "predict", "EarlyStopping.on_epoch_end": "stopping"}
-
-
-def _keras_key(python: PythonShare | None) -> str:
-    """The key of the advice where a method of Keras does the work: `Model.predict`, or a hook of a callback of Keras."""
-    function = python.line.rpartition(" in ")[2] if python and python.ratio >= CLEAR_RATIO else ""
-    return _OF_KERAS.get(function, "callback" if _HOOK in function else "")
-
-
-def _numpy_key(python: PythonShare | None) -> str:
-    """The key of the advice for work of NumPy, which keeps no lock."""
-    return "numpy" if python is not None and (python.inner or "").startswith(_NUMPY) else ""
-
-
-def _short(waits: Waits, rule: Rule) -> str:
-    """The key of why a finding is unsure that any loop has."""
-    return "short" if waits.loss.mean_ps < rule.limits["short_ps"] else ""
-
-
-def python_in_step(waits: Waits) -> Finding | None:
-    """Python on the thread of the steps, as samples or frames show it."""
-    python = waits.python(State.PYTHON)
-    instead, arguments = _keras_key(python) or _instead(python), line_argument(python)
-    if instead in _OF_RUNNING and python is not None and waits.tracing:
-        instead, arguments = _TRACED, arguments | waits.tracing
-    return waits.finding(
-        rules.PYTHON_STALL,
-        arguments=arguments,
-        title=instead if instead in rules.PYTHON_STALL.titles else "",
-        action=instead or _numpy_key(python),
-        notes=(instead,),
-        # A pause inside a call of the framework is what that call takes.
-        unsure="native" if instead == "native" else _short(waits, rules.PYTHON_STALL),
-    )
-
-
-def between_calls(waits: Waits) -> Finding | None:
-    """Silence between recorded calls, with the calls around the longest gap."""
-    around: list[Evidence] = []
-    longest = waits.gap(State.BETWEEN_CALLS)
-    if longest is not None:
-        _, gap = longest
-        events = {"previous_event": gap.previous_event, "next_event": gap.next_event}
-        around = [
-            event_evidence(metric, event, gap)
-            for metric, event in events.items()
-            if event is not None
-        ]
-    python = waits.context.idle.python.get(waits.host)
-    action = "sampled" if python is not None and python.is_sampled else ""
-    return waits.finding(rules.BETWEEN_CALLS, evidence=around, action=action, unsure="unseen")
-
-
-def between_steps(waits: Waits) -> Finding | None:
-    """Python between steps; the ops that it runs one by one where a graph would save most of the time."""
-    python = waits.python(State.BETWEEN)
-    arguments, key = line_argument(python), _instead(python) if python else "unseen"
-    if python and (python.inner or "").startswith(_CONVERTS):
-        key = "convert"
-    if key in (*_OF_RUNNING, "convert") and waits.tracing:
-        key, arguments = _TRACED, arguments | waits.tracing
-    else:
-        key = _keras_key(python) or key or _numpy_key(python)
-    evidence: list[Evidence] = []
-    ops = _ops_between_steps(waits)
-    if ops is not None:
-        key, (calls, running_ps, own_ps) = "ops", ops
-        arguments |= {
-            "count": Number(calls.count_per_step, "op"),
-            "types": Ops(calls.types),
-            "running": Quantity(running_ps, "ps"),
-            "own": Quantity(own_ps, "ps"),
-        }
-        least = int(rules.CALLBACK_STALL.limits["least_op_count"])
-        evidence.append(Evidence("eager_ops_per_step", calls.count_per_step, least, ""))
-    return waits.finding(
-        rules.CALLBACK_STALL,
-        arguments=arguments,
-        evidence=evidence,
-        title=key if key in rules.CALLBACK_STALL.titles else "",
-        action="indices" if ops is not None and _INDEXES in ops[0].types else key,
-        notes=(key,),
-        unsure=_short(waits, rules.CALLBACK_STALL),
-    )
-
-
-def _ops_between_steps(waits: Waits) -> tuple[EagerOps, int, int] | None:
-    """The ops between step markers, how long they follow each other per step, and how long they run themselves.
-
-    None if a graph would not save most of the time: histograms of weights, whose ops take longer than Python does, took
-    as long in a graph; a moving average of 30 variables took 2 instead of 19 ms.
-    """
-    context, host = waits.context, waits.host
-    trace, selection, markers = context.trace, context.selection, context.idle.states[host].markers
-    between = complement(markers)
-    calls = eager_calls(trace, selection, host, between)
-    limits = rules.CALLBACK_STALL.limits
-    if calls is None or calls.count_per_step < limits["least_op_count"]:
-        return None
-    bounds = step_bounds(selection.used_of(host))
-    ops, running = eager_ops(trace, selection, host), without_holes(calls.spans, _MOST_BETWEEN_PS)
-    own_ps = int(np.sum(intersection(ops.spans, between).within(*bounds))) if ops else 0
-    running_ps = int(np.sum(running.within(*bounds)))
-    count = bounds[0].size
-    if (running_ps - own_ps) // count < limits["saved_ratio"] * waits.loss.mean_ps:
-        return None
-    return calls, running_ps // count, own_ps // count
-
-
-def _slows_ops(waits: Waits) -> bool:
-    """Whether most of what is lost are ops that take longer: a thread that keeps the lock keeps none of them from running."""
-    columns = waits.context.ledger.columns
-    busy = waits.rows & (columns.activity != IDLE)
-    lost_ps, busy_ps = (int(columns.duration_ps[rows].sum()) for rows in (waits.rows, busy))
-    return 2 * busy_ps >= lost_ps
-
-
-def python_thread(waits: Waits) -> Finding | None:
-    """Waits for other threads of the script: for the lock of Python that they keep, what they make, or the cores that they take."""
-    context = waits.context
-    threads = [
-        (thread, context.selection.windows[host].length_ps)
-        for host in context.idle.python
-        for thread in threads_at_work(context, host)
-    ]
-    longest, _ = max(threads, key=lambda pair: max(pair[0].kept_ps, pair[0].awaited_ps))
-    key = "awaited" if longest.awaited_ps > longest.kept_ps else ""
-    metric, shares = "lock_kept_ratio", [(row, row.kept_ps / window) for row, window in threads]
-    if _slows_ops(waits):
-        longest, window_ps = max(threads, key=lambda pair: pair[0].computed_ps)
-        key, metric = "cores", "computed_ratio"
-        shares = [(longest, longest.computed_ps / window_ps)]
-    return rules.PYTHON_THREAD.of_rows(
-        context,
-        waits.rows,
-        arguments={"thread": Names((longest.thread,), "thread"), "line": Line(longest.python.line)},
-        confidence=("high", "cores" if key == "cores" else ""),
-        takes_cores=key == "cores",
-        evidence=(
-            *(
-                Evidence(metric, share, None, row.thread, where_is="thread")
-                for row, share in shares
-            ),
-            longest.python.evidence,
-        ),
-        title=key,
-        action=key,
-        notes=(key or "lock",),
-        keeps_waiting=True,
-    )
-
-
-def garbage(waits: Waits) -> Finding | None:
-    """Garbage collections, with the line of Python that ran."""
-    arguments = line_argument(waits.python(State.GARBAGE_COLLECTION))
-    return waits.finding(rules.GARBAGE_COLLECTION, arguments=arguments)
 
 
 _CONCLUSIONS: Final[Mapping[tuple[State, ...], Callable[[Waits], Finding | None]]] = {

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from traceview.analysis.gpu_time import host_wait_rules, tracing
+from traceview.analysis.gpu_time import host_wait_rules, python_waits, tracing
 from traceview.analysis.gpu_time.host_waits import diagnose, diagnose_without_devices
 from traceview.analysis.measures.context import Analysis, View
 from traceview.analysis.measures.idle_report import (
@@ -28,7 +28,7 @@ from traceview.trace.device.table import Table, device_keys
 
 TITLE: Final = "Longest gaps"
 
-RULES: Final = (*host_wait_rules.RULES, *tracing.RULES)
+RULES: Final = (*host_wait_rules.RULES, *python_waits.RULES, *tracing.RULES)
 
 
 class _Row(Struct, frozen=True):

@@ -1,0 +1,529 @@
+"""Concludes from the ledger which waits for Python are worth a change: in the step, between steps, in another thread."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from traceview.analysis.facts.python import FEED, OTHERS, PythonShare
+from traceview.analysis.facts.selection import step_bounds
+from traceview.analysis.facts.threads import threads_at_work
+from traceview.analysis.gpu_time.host_wait_rules import (
+    CONVERSIONS,
+    METRICS,
+    ON,
+    SOME_STEPS,
+    TURNED_OFF,
+    WHEN,
+)
+from traceview.analysis.gpu_time.waits import (
+    CLEAR_RATIO,
+    EagerOps,
+    Waits,
+    eager_calls,
+    eager_ops,
+    event_evidence,
+    line_argument,
+)
+from traceview.analysis.rules.finding import Evidence, Finding
+from traceview.analysis.rules.rule import Advised, Rule
+from traceview.analysis.rules.words import Line, Names, Number, Ops, Quantity
+from traceview.base.units import PS_PER_US
+from traceview.ledger.columns import IDLE
+from traceview.ledger.states import State
+from traceview.trace.host.state_timeline import complement, intersection, without_holes
+
+_NO_PYTHON: Final = {
+    "waits": "That line waits most of the time: for work, a lock, a queue, a process, a file, the network or a timer.",
+    "queue": "That line waits most of the time for what another thread or process makes.",
+    "iterator": "That line makes an iterator of a data set most of the time: it opens all inputs anew.",
+    "network": "That line waits for the network most of the time.",
+    "native": (
+        "That line is in calls of TensorFlow most of the time: they run ops outside of the step, or fetch a value and wait until "
+        "it is computed."
+    ),
+}
+"""Where samples show that what devices wait for is not Python that runs."""
+
+_AWAITED_ACTIONS: Final[dict[str, Advised]] = {
+    "queue": FEED,
+    "network": "Do it in a thread of its own, or in every 100th step only.",
+    "waits": (
+        "Wait less often, or in a thread of its own.",
+        "Or let what it waits for come earlier: fill the queue ahead, or schedule further steps before waiting for all of them.",
+    ),
+    "file": (
+        "Read the file once, before the loop, if it fits into memory: `rows = file['rows'][:]`; else whole blocks of it.",
+        (
+            "Each call opens and unpacks a part again: from memory a step took 3.5 instead of 10.6 ms, with all rows of a batch in one call "
+            "7.0, with two threads that read ahead 6.6 (HDF5, two cores)."
+        ),
+    ),
+}
+
+_NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
+    **_AWAITED_ACTIONS,
+    **TURNED_OFF,
+    "iterator": (
+        "Make one data set of all inputs and one iterator, before the loop; in Keras call `fit` once.",
+        (
+            "`tf.data.Dataset.from_tensor_slices(files).interleave(reader)` is one data set of many files; `repeat()` gives it no end, "
+            "and `steps_per_epoch` of Keras says how long an epoch is."
+        ),
+    ),
+    # They hold whatever framework runs the steps.
+    **{f"jax-{key}": texts for key, texts in _AWAITED_ACTIONS.items()},
+    "predict": (
+        "Call `model(batch, training=False)` in the loop, or `predict` in every 100th step only: each call makes a data set.",
+        "`predict_on_batch` makes none either.",
+    ),
+    "stopping": (
+        "Leave out `restore_best_weights`, for which `EarlyStopping` copies all weights, or make epochs longer: `steps_per_epoch`.",
+        "It copied them after each epoch that was better: steps took 4.2 ms, else 2.8, and 3.8 in epochs twice as long (TensorFlow 2.21).",
+    ),
+    "callback": (
+        "Let the callback work less often, or take it out.",
+        "`ModelCheckpoint` has `save_freq`, `TensorBoard` has `update_freq`; one of your own can skip steps: `if batch % 100 == 0: ...`.",
+    ),
+    "native": "Fetch values and run such ops less often, and not between steps: `if step % 100 == 0: log(...)`.",
+}
+
+
+_AWAITED_WORDS: Final = {
+    "queue": OTHERS,
+    "network": "the network",
+    "waits": "Python that itself waits",
+}
+"""What a line waits for where no Python runs."""
+
+
+def _between_steps(what: str = "") -> str:
+    what = what and f" for {what}"
+    return f"{{who:waits/wait}} {{loss}}{what} between steps[ in {{line}}]{ON}{WHEN}"
+
+
+def _in_step(what: str) -> str:
+    return f"{{who:waits/wait}} {{loss}} for {what} in the step[ in {{line}}]{ON}"
+
+
+_USED_IN: Final = {
+    "file": (
+        *(
+            "h5py/",
+            "zarr/",
+            "tables/",
+            "netCDF4/",
+            "pyarrow/",
+            "PIL/",
+            "pandas/io/parsers/",
+            "numpy/lib/_npyio",
+            "numpy/lib/format",
+        ),
+        *("zipfile", "gzip.py", "bz2.py", "lzma.py", "tarfile.py"),
+    ),
+    "hash": ("in __hash__",),
+    "report": ("json/", "csv.py", "logging/", "pandas/io/formats/", "matplotlib/"),
+}
+"""What the line of a library holds that runs Python: its module, which reads files, or writes down what others read later, or its
+function."""
+
+
+_AHEAD_IN_A_THREAD: Final = "Do it less often: `if step % 100 == 0: log(...)`, or ahead in a thread: NumPy computes without Python's lock."
+
+CALLBACK_STALL: Final = Rule(
+    code="callback-stall",
+    states=(State.BETWEEN,),
+    title=_between_steps("Python"),
+    titles={
+        "unseen": _between_steps(),
+        **{key: _between_steps(words) for key, words in _AWAITED_WORDS.items()},
+    },
+    meaning="The host is between two step markers, in callbacks, logging, metrics or other code of the loop.",
+    starts_at=(
+        "{limit} of the GPU time idle while the thread of explicit step markers is outside of any of them. "
+        "{least_op_count} ops per step or more between steps are named where a graph would save {saved_ratio} of that. It is "
+        "unsure below {short_ps} per step"
+    ),
+    # Healthy loops with steps of 2 ms had up to 0.11 ms between steps (two cores); the limit is a choice of ours.
+    limits={"least_op_count": 20, "saved_ratio": 0.5, "short_ps": 200_000_000},
+    reasons={"short": "any loop takes so long between two steps"},
+    action="Do it less often: `if step % 100 == 0: log(...)`. Make batches ahead with ops of `tf.data`, or in a process.",
+    advice=(
+        "Python in a thread, or in `tf.py_function`, keeps the lock from the step. Keras callbacks have `save_freq` and "
+        "`update_freq`. A second `tf.function` that each step calls belongs into the first."
+    ),
+    actions={
+        **_NO_PYTHON_ACTIONS,
+        **CONVERSIONS,
+        "ops": (
+            "Put the ops between steps into a graph: `@tf.function` on the function that runs them.",
+            "That leaves little more than the time of the ops themselves. Or run them less often: `if step % 100 == 0: ...`",
+        ),
+        "indices": (
+            "Fetch the tensor once, `values = tensor.numpy()`, and index the array: each index of a tensor runs ops.",
+            "Or put what needs the values into a graph, `@tf.function`.",
+        ),
+        "numpy": (_AHEAD_IN_A_THREAD, "Or make them with ops of `tf.data`."),
+        "jax-numpy": _AHEAD_IN_A_THREAD,
+        "jax": (
+            "Do it less often: `if step % 100 == 0: log(...)`. Make batches ahead in a process: a thread keeps Python's lock.",
+            "A second jitted function that each step calls belongs into the first.",
+        ),
+    },
+    notes={
+        **SOME_STEPS,
+        **_NO_PYTHON,
+        "ops": (
+            "There Python runs {count} per step one by one, outside of any `tf.function`, most often {types}. That takes "
+            "{running}, of which the ops themselves take {own}."
+        ),
+    },
+    metrics={**METRICS, "eager_ops_per_step": "ops per step between steps"},
+    example="Both replicas wait 13.7 of 61.3 ms (22%) for Python between steps in on_train_batch_end, train.py:87",
+)
+
+
+PYTHON_STALL: Final = Rule(
+    code="python-stall",
+    states=(State.PYTHON,),
+    title=_in_step("Python"),
+    titles={key: _in_step(words) for key, words in _AWAITED_WORDS.items()},
+    meaning="Python runs on the thread that launches work, and nothing is queued on the devices meanwhile.",
+    starts_at=(
+        "{limit} of the GPU time idle between events that Python calls on the launching thread, where samples or frames show "
+        "Python; not where host-bound names ops outside of any tf.function. It is unsure below {short_ps} per step"
+    ),
+    # Healthy loops of JAX with steps of 3 ms had up to 0.24 ms of it beside other processes (two cores).
+    limits={"short_ps": 250_000_000},
+    action="Move what does not need every step out of the loop, or into the `tf.function` as ops.",
+    advice=(
+        "Or let `tf.data` prepare it (`dataset.map`). `traceview show gaps LOGDIR --state python` shows what was called before "
+        "and after."
+    ),
+    actions={
+        **_NO_PYTHON_ACTIONS,
+        "jax": (
+            "Write it in `jax.numpy` inside of `jax.jit`, or do it every 100th step only.",
+            "Or ahead in a process: a thread keeps Python's lock for up to 5 ms at a time, unless most of its work is NumPy.",
+        ),
+        "jax-report": (
+            "Do it every 100th step only, or write down what is new and nothing twice.",
+            "In a thread it keeps Python's lock from the step.",
+        ),
+        "jax-hash": (
+            "Give the class of the static argument a hash by identity, `@dataclass(frozen=True, eq=False)`, and pass one object each time.",
+            "Each call of a jitted function hashes its static arguments, with all that they hold: 24,000 words took 1.8 ms (JAX 0.10).",
+        ),
+        "jax-numpy": (
+            "Do it ahead in a thread while the devices compute, in `jax.numpy` inside of `jax.jit`, or every 100th step only.",
+            "The thread copies ahead, too, with `jax.device_put`. On the CPU `jax.numpy.sort` and its like are slower than NumPy's.",
+        ),
+    },
+    notes={**SOME_STEPS, **_NO_PYTHON},
+    reasons={
+        "native": "samples show the inside of a call of the framework, and no Python of the script",
+        "short": "any step takes so long in Python",
+    },
+    metrics=METRICS,
+    example="GPU:0 waits 13.7 of 61.3 ms (22%) for Python in the step in train_step, train.py:41",
+)
+
+_BEFORE_AND_AFTER: Final = (
+    "`traceview show gaps LOGDIR --state between_calls` shows what was called before and after."
+)
+
+BETWEEN_CALLS: Final = Rule(
+    code="between-calls",
+    states=(State.BETWEEN_CALLS,),
+    title="{who:waits/wait} {loss} between recorded calls",
+    meaning=(
+        "The thread that launches work records nothing until Python calls the next op, function or copy, and nothing is "
+        "queued on the devices meanwhile."
+    ),
+    starts_at=(
+        "{limit} of the GPU time idle between events that Python calls on the launching thread, without a sample or frame of "
+        "Python; not where host-bound names ops outside of any tf.function"
+    ),
+    action="Record with `traceview capture`, whose samples of Python name the line that ran.",
+    advice=_BEFORE_AND_AFTER,
+    actions={
+        "sampled": (
+            "Capture more steps: Python is sampled every millisecond or so, and no sample met this time.",
+            _BEFORE_AND_AFTER,
+        )
+    },
+    notes=SOME_STEPS,
+    reasons={"unseen": "no sample of a stack and no frame of Python shows what ran"},
+    metrics={
+        **METRICS,
+        "previous_event": "recorded last before the longest gap",
+        "next_event": "recorded next",
+    },
+    example="GPU:0 waits 13.7 of 61.3 ms (22%) between recorded calls",
+)
+
+PYTHON_THREAD: Final = Rule(
+    code="python-thread",
+    states=(State.PYTHON_THREAD,),
+    title="{who:waits/wait} {loss} for Python's lock, which {thread:keeps/keep}[ in {line}]",
+    titles={
+        "awaited": "{who:waits/wait} {loss} for what {thread:makes/make}[ in {line}]",
+        "cores": "{who:loses/lose} {loss} to the core that {thread:takes/take}[ in {line}]",
+    },
+    notes={
+        "lock": (
+            "Only one thread at a time runs Python, and one that computes keeps the lock for 5 ms each time. The thread of the "
+            "step needs the lock after each call of TensorFlow and for its own Python, and waits."
+        ),
+        "awaited": "For most of that time the thread of the step waits for what the other one makes.",
+        "cores": (
+            "It computes without Python's lock, as NumPy does, but has a core that the step needs. The loss is what threads of "
+            "the step, ready to run, waited for a core because of it, as the kernel counted."
+        ),
+    },
+    meaning="A thread of the script computes while the step runs.",
+    starts_at=(
+        "{limit} of the GPU time idle for dispatch, launches and Python while a thread that Python itself started keeps "
+        "the lock, as samples of stacks show, and the step waits for the lock; or while the thread of the step waits in "
+        "Python, and such a thread computes; or ops and dispatch wait for the core that it takes, as the kernel counts"
+    ),
+    action="Move the work to processes of its own: `multiprocessing.get_context('spawn').Pool(4).imap(make_batch, keys)`.",
+    advice=(
+        "One process, `Process(target=...)`, makes batches no faster than the thread did, but suffices for what no step waits for. "
+        "Or let the thread wait for work instead of asking for it, `queue.get()`, and call code that releases the lock, such as NumPy."
+    ),
+    actions={
+        "awaited": (
+            "Make it in less time, with NumPy on whole arrays, or in several processes: `ProcessPoolExecutor().map(make, parts)`.",
+            "One thread makes one after the other, and takes longer than a step. More threads share the lock.",
+        ),
+        "cores": (
+            "Compute less beside the training: less often, on a part of the data, or on another machine.",
+            "Another process would take the same core.",
+        ),
+    },
+    metrics={
+        "lock_kept_ratio": "share of the window in which it kept the lock",
+        "computed_ratio": "share of the window in which it computed",
+        "python_line": "line of Python",
+    },
+    reasons={
+        "": "the processor time of the thread and the wait for it agree",
+        "cores": "the kernel counts how long threads wait for a core",
+    },
+    example="Both replicas wait 45.8 of 66.0 ms (69%) for Python's lock, which statistics keeps in count, train.py:12",
+)
+
+GARBAGE_COLLECTION: Final = Rule(
+    code="garbage-collection",
+    states=(State.GARBAGE_COLLECTION,),
+    title="{who:waits/wait} {loss} for Python's garbage collector",
+    meaning=(
+        "A full collection visits every object of the process, 380,000 after the import of TensorFlow 2.21, and no thread runs "
+        "Python meanwhile."
+    ),
+    starts_at="{limit} of the GPU time idle for dispatch, launches and Python while Python collects garbage",
+    action="Call `gc.freeze()` once before the loop: collections then skip all that exists by then.",
+    advice="Do not call `gc.collect()` in every step. Objects that are kept, such as logs of each step, make collections more frequent.",
+    notes=SOME_STEPS,
+    reasons={"": "Python recorded its collections"},
+    example="GPU:0 waits 14.5 of 57.5 ms (25%) for Python's garbage collector",
+)
+
+RULES: Final = (
+    CALLBACK_STALL,
+    PYTHON_STALL,
+    BETWEEN_CALLS,
+    PYTHON_THREAD,
+    GARBAGE_COLLECTION,
+)
+
+_MOST_BETWEEN_PS: Final = 200 * PS_PER_US
+"""Between two calls Python reads variables and checks arguments, which took 40 to 100 µs on two slow cores."""
+
+CONVERTS: Final = (
+    *("tensorflow/python/framework/constant_op.py", "tensorflow/python/framework/tensor_"),
+    *("jax/_src/dtypes.py", "jax/_src/numpy/array"),
+)
+"""Modules that make tensors and arrays of what Python has (TensorFlow 2.21, JAX 0.10)."""
+
+NUMPY: Final = "numpy/"
+"""Modules that compute without Python's lock."""
+
+_INDEXES: Final = "StridedSlice"
+
+TRACED: Final = "traced"
+"""The key of the advice where something slows each call of Python."""
+
+_OF_RUNNING: Final = ("", *_USED_IN)
+
+
+def _instead(python: PythonShare | None) -> str:
+    """The key of what is said of a line: what it waits for, or works on, where a module shows that."""
+    if python is None:
+        return ""
+    if python.state != "runs":
+        return python.awaits or python.state
+    inner = python.inner or ""
+    known = (key for key, at in _USED_IN.items() if inner.startswith(at) or inner.endswith(at))
+    return next(known, "")
+
+
+_HOOK: Final = ".on_"
+_OF_KERAS: Final = {"Model.predict": "predict", "EarlyStopping.on_epoch_end": "stopping"}
+
+
+def _keras_key(python: PythonShare | None) -> str:
+    """The key of the advice where a method of Keras does the work: `Model.predict`, or a hook of a callback of Keras."""
+    function = python.line.rpartition(" in ")[2] if python and python.ratio >= CLEAR_RATIO else ""
+    return _OF_KERAS.get(function, "callback" if _HOOK in function else "")
+
+
+def _numpy_key(python: PythonShare | None) -> str:
+    """The key of the advice for work of NumPy, which keeps no lock."""
+    return "numpy" if python is not None and (python.inner or "").startswith(NUMPY) else ""
+
+
+def _short(waits: Waits, rule: Rule) -> str:
+    """The key of why a finding is unsure that any loop has."""
+    return "short" if waits.loss.mean_ps < rule.limits["short_ps"] else ""
+
+
+def python_in_step(waits: Waits) -> Finding | None:
+    """Python on the thread of the steps, as samples or frames show it."""
+    python = waits.python(State.PYTHON)
+    instead, arguments = _keras_key(python) or _instead(python), line_argument(python)
+    if instead in _OF_RUNNING and python is not None and waits.tracing:
+        instead, arguments = TRACED, arguments | waits.tracing
+    return waits.finding(
+        PYTHON_STALL,
+        arguments=arguments,
+        title=instead if instead in PYTHON_STALL.titles else "",
+        action=instead or _numpy_key(python),
+        notes=(instead,),
+        # A pause inside a call of the framework is what that call takes.
+        unsure="native" if instead == "native" else _short(waits, PYTHON_STALL),
+    )
+
+
+def between_calls(waits: Waits) -> Finding | None:
+    """Silence between recorded calls, with the calls around the longest gap."""
+    around: list[Evidence] = []
+    longest = waits.gap(State.BETWEEN_CALLS)
+    if longest is not None:
+        _, gap = longest
+        events = {"previous_event": gap.previous_event, "next_event": gap.next_event}
+        around = [
+            event_evidence(metric, event, gap)
+            for metric, event in events.items()
+            if event is not None
+        ]
+    python = waits.context.idle.python.get(waits.host)
+    action = "sampled" if python is not None and python.is_sampled else ""
+    return waits.finding(BETWEEN_CALLS, evidence=around, action=action, unsure="unseen")
+
+
+def between_steps(waits: Waits) -> Finding | None:
+    """Python between steps; the ops that it runs one by one where a graph would save most of the time."""
+    python = waits.python(State.BETWEEN)
+    arguments, key = line_argument(python), _instead(python) if python else "unseen"
+    if python and (python.inner or "").startswith(CONVERTS):
+        key = "convert"
+    if key in (*_OF_RUNNING, "convert") and waits.tracing:
+        key, arguments = TRACED, arguments | waits.tracing
+    else:
+        key = _keras_key(python) or key or _numpy_key(python)
+    evidence: list[Evidence] = []
+    ops = _ops_between_steps(waits)
+    if ops is not None:
+        key, (calls, running_ps, own_ps) = "ops", ops
+        arguments |= {
+            "count": Number(calls.count_per_step, "op"),
+            "types": Ops(calls.types),
+            "running": Quantity(running_ps, "ps"),
+            "own": Quantity(own_ps, "ps"),
+        }
+        least = int(CALLBACK_STALL.limits["least_op_count"])
+        evidence.append(Evidence("eager_ops_per_step", calls.count_per_step, least, ""))
+    return waits.finding(
+        CALLBACK_STALL,
+        arguments=arguments,
+        evidence=evidence,
+        title=key if key in CALLBACK_STALL.titles else "",
+        action="indices" if ops is not None and _INDEXES in ops[0].types else key,
+        notes=(key,),
+        unsure=_short(waits, CALLBACK_STALL),
+    )
+
+
+def _ops_between_steps(waits: Waits) -> tuple[EagerOps, int, int] | None:
+    """The ops between step markers, how long they follow each other per step, and how long they run themselves.
+
+    None if a graph would not save most of the time: histograms of weights, whose ops take longer than Python does, took
+    as long in a graph; a moving average of 30 variables took 2 instead of 19 ms.
+    """
+    context, host = waits.context, waits.host
+    trace, selection, markers = context.trace, context.selection, context.idle.states[host].markers
+    between = complement(markers)
+    calls = eager_calls(trace, selection, host, between)
+    limits = CALLBACK_STALL.limits
+    if calls is None or calls.count_per_step < limits["least_op_count"]:
+        return None
+    bounds = step_bounds(selection.used_of(host))
+    ops, running = eager_ops(trace, selection, host), without_holes(calls.spans, _MOST_BETWEEN_PS)
+    own_ps = int(np.sum(intersection(ops.spans, between).within(*bounds))) if ops else 0
+    running_ps = int(np.sum(running.within(*bounds)))
+    count = bounds[0].size
+    if (running_ps - own_ps) // count < limits["saved_ratio"] * waits.loss.mean_ps:
+        return None
+    return calls, running_ps // count, own_ps // count
+
+
+def _slows_ops(waits: Waits) -> bool:
+    """Whether most of what is lost are ops that take longer: a thread that keeps the lock keeps none of them from running."""
+    columns = waits.context.ledger.columns
+    busy = waits.rows & (columns.activity != IDLE)
+    lost_ps, busy_ps = (int(columns.duration_ps[rows].sum()) for rows in (waits.rows, busy))
+    return 2 * busy_ps >= lost_ps
+
+
+def python_thread(waits: Waits) -> Finding | None:
+    """Waits for other threads of the script: for the lock of Python that they keep, what they make, or the cores that they take."""
+    context = waits.context
+    threads = [
+        (thread, context.selection.windows[host].length_ps)
+        for host in context.idle.python
+        for thread in threads_at_work(context, host)
+    ]
+    longest, _ = max(threads, key=lambda pair: max(pair[0].kept_ps, pair[0].awaited_ps))
+    key = "awaited" if longest.awaited_ps > longest.kept_ps else ""
+    metric, shares = "lock_kept_ratio", [(row, row.kept_ps / window) for row, window in threads]
+    if _slows_ops(waits):
+        longest, window_ps = max(threads, key=lambda pair: pair[0].computed_ps)
+        key, metric = "cores", "computed_ratio"
+        shares = [(longest, longest.computed_ps / window_ps)]
+    return PYTHON_THREAD.of_rows(
+        context,
+        waits.rows,
+        arguments={"thread": Names((longest.thread,), "thread"), "line": Line(longest.python.line)},
+        confidence=("high", "cores" if key == "cores" else ""),
+        takes_cores=key == "cores",
+        evidence=(
+            *(
+                Evidence(metric, share, None, row.thread, where_is="thread")
+                for row, share in shares
+            ),
+            longest.python.evidence,
+        ),
+        title=key,
+        action=key,
+        notes=(key or "lock",),
+        keeps_waiting=True,
+    )
+
+
+def garbage(waits: Waits) -> Finding | None:
+    """Garbage collections, with the line of Python that ran."""
+    arguments = line_argument(waits.python(State.GARBAGE_COLLECTION))
+    return waits.finding(GARBAGE_COLLECTION, arguments=arguments)
