@@ -126,6 +126,34 @@ def test_what_the_step_computes_itself_it_would_compute_anyhow(
     assert (lost and round(lost.ps_per_step / 1e9)) == lost_ms
 
 
+@pytest.mark.parametrize(
+    ("call", "is_lost"),
+    [
+        pytest.param("PjitFunction(update)", True, id="a call of JAX takes what it is given"),
+        pytest.param("FunctionRun", False, id="a graph waits for executors"),
+    ],
+)
+def test_a_call_that_no_device_works_for_waits_for_the_lock(
+    call: str, is_lost: bool, tmp_path: Path
+) -> None:
+    """Eight steps of 100 ms. In the first 30 ms of each the call has begun, no device works, and another thread keeps the lock."""
+    trace = new_trace(length_ms=1000)
+    samples: list[Sample] = []
+    cpu_us: list[int] = []
+    for number, step in enumerate(marked_steps(trace, count=8, period_ms=100, marker_ms=100)):
+        step.host(call, 1, 31)
+        step.host("DevicePut", 1.1, 30)
+        step.kernel(0, 30.5, 100, launch_ms=30.5)
+        for at_ms, used_ms in ((1, 0), (30, 29), (31, 29)):
+            at_ns = PROFILE_START_NS + round((step.start_ms + at_ms) * 1e6)
+            samples += [(at_ns, MAIN, (STEP,)), (at_ns, BESIDE, (COUNT,))]
+            cpu_us += [0, 1000 * (29 * number + used_ms)]
+    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS, cpu_us)})
+    found = {row.code: row.loss for row in traceview.analyze(tmp_path).findings}
+    lost = found.get("python-thread")
+    assert (lost is not None and lost.ps_per_step >= 29 * 10**9) is is_lost
+
+
 TAKE: Line = ("train.py", "take", 44, True)
 
 

@@ -27,7 +27,7 @@ from tests.python_sidecars import (
 )
 from tests.sidecars import write_sidecar
 from traceview.trace.host.python_lines import PythonLines
-from traceview.trace.host.thread_clocks import line_ids
+from traceview.trace.host.thread_clocks import ThreadClocks, line_ids
 from traceview.trace.sidecar.sidecar import PythonRecord, PythonThread, python_samples
 
 MAIN, LOADER = 0, 1
@@ -382,3 +382,28 @@ def test_a_line_is_what_ops_wait_for_if_it_computes_for_half_of_the_time(
     assert line is not None
     assert str(line) == "loader.py:12 in parse"
     assert line.state == ("runs" if is_named else "waits")
+
+
+@pytest.mark.parametrize(("used_ms", "is_kept"), [(7, True), (6.9, False)])
+def test_clocks_tell_in_which_late_round_a_thread_computed(used_ms: float, is_kept: bool) -> None:
+    """Rounds come after 3, 3 and 14 ms. A thread is sampled in the first and the last one, and its clock is read after 6 ms, too."""
+    samples = [(at_ms(0), LOADER, (PARSE,))]
+    samples += [(at_ms(ms), MAIN, (STEP,)) for ms in (0, 3, 6, 20)]
+    samples += [(at_ms(20), LOADER, (PARSE,))]
+    lines = python_lines_of(samples, [0, 0, 0, 0, 0, round(1000 * used_ms)])
+    time_ps = np.array([0, 6, 20]) * 10**9
+    ran_ps = np.array([[0, 0, round(used_ms * 10**9)]])
+    clocks = ThreadClocks(
+        recording=lines._recording,
+        time_ps=time_ps,
+        numbers=(THREADS[LOADER]["native_id"],),
+        idents=(THREADS[LOADER]["ident"],),
+        ran_ps=ran_ps,
+        waited_ps=np.zeros_like(ran_ps),
+    )
+    lines._recording.once = lambda _: {0: clocks}
+    kept = lines.locks_kept({LOADER})[LOADER]
+    assert [*kept.start, *kept.end] == ([6 * 10**9, 20 * 10**9] if is_kept else [])
+    # Over all late rounds alike it would have had too little of the longest one.
+    lines._recording.once = lambda _: {}
+    assert not lines.locks_kept({LOADER})[LOADER].start.size

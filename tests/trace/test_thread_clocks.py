@@ -13,7 +13,7 @@ from tests.python_sidecars import PROFILE_START_NS, clocks_group, compressed
 from tests.sidecars import write_sidecar
 from traceview.base.units import PS_PER_MS
 from traceview.trace.host import thread_clocks as module
-from traceview.trace.host.thread_clocks import ThreadClocks, thread_clocks
+from traceview.trace.host.thread_clocks import ThreadClocks, clocks_of_hosts
 from traceview.trace.reading.load import load
 
 
@@ -26,7 +26,7 @@ def clocks_of(folder: Path, group: dict[str, Any]) -> tuple[ThreadClocks | None,
     loaded = load(folder)
     sidecar = loaded.hosts[0].sidecar
     assert sidecar is not None
-    return thread_clocks(loaded, 0), sidecar.wrong_fields
+    return clocks_of_hosts(loaded).get(0), sidecar.wrong_fields
 
 
 def group_of(rows: list[tuple[int, int, int, int, int]]) -> dict[str, Any]:

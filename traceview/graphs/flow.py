@@ -193,7 +193,24 @@ class _Flow:
         self._differentiated = {
             _around(n.rpartition(GRADIENT_SCOPE)[2]) for _, n in self._gradients
         }
-        self._differentiable = reached(self.sources, self._after)
+        self._differentiable = reached(self.sources, self._after) & self._into_numbers()
+
+    def _into_numbers(self) -> set[_Node]:
+        """What ends in a number with a fraction, or in an op that keeps or writes one: of integers no gradient is taken."""
+        before: _Edges = {}
+        for node, users in self._after.items():
+            for user in users:
+                before.setdefault(user, []).append(node)
+        results = {node: self.ops[node].outputs if node in self.ops else () for node in before}
+        ends = results.keys() - self._after.keys()
+        return reached(
+            (
+                node
+                for node in ends
+                if not results[node] or any(map(_takes_gradients, results[node]))
+            ),
+            before,
+        )
 
     def _zeros(self) -> set[_Node]:
         """What is 0 whatever the step reads, as what a constant 0 is multiplied with."""
@@ -550,9 +567,13 @@ class _Flow:
             self._takers.setdefault(node, []).append(to)
 
     def _lead(self, tensor: Any, to: _Node, nodes: Iterable[_Node]) -> None:
-        if not (tensor.dtype.is_integer or tensor.dtype.name in _NO_GRADIENT):
+        if _takes_gradients(tensor):
             for node in nodes:
                 self._after.setdefault(node, []).append(to)
+
+
+def _takes_gradients(tensor: Any) -> bool:
+    return not (tensor.dtype.is_integer or tensor.dtype.name in _NO_GRADIENT)
 
 
 def _keeps(op: Any) -> bool:

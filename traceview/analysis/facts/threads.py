@@ -25,6 +25,7 @@ from traceview.analysis.facts.async_ops import async_ops
 from traceview.analysis.facts.python import HostPython, PythonShare, shared
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
+from traceview.analysis.rules.rule import is_of_jax
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import (
     NEVER,
@@ -38,7 +39,7 @@ from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.python_lines import OFF_CORE_PS
 from traceview.trace.host.state_timeline import intersection, joined_spans, without_holes
-from traceview.trace.host.thread_clocks import ThreadClocks, thread_clocks
+from traceview.trace.host.thread_clocks import ThreadClocks, clocks_of_hosts
 from traceview.trace.model import Window
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass
@@ -71,11 +72,15 @@ def lock_waits(context: Run, device: int) -> IntervalSet:
 
 
 def off_core_waits(context: Run, device: int, python: HostPython) -> IntervalSet:
-    """The idle time of a device while the thread of the step had to go on, in no graph, in which it waits for executors, and used no core."""
+    """The idle time of a device while the thread of the step had to go on, and used no core.
+
+    In a graph of TensorFlow it waits for executors; a call of JAX takes what it is given, for which it needs the lock, and waits for nothing.
+    """
     gaps = context.idle.gaps[device]
     states = context.idle.states[context.trace.device_list[device].host]
     idle = joined_spans(gaps.spans_with(cause) for cause in LOCKED)
-    return difference(intersection(idle, python.lines.off_core(python.caller)), states.calls)
+    waits = intersection(idle, python.lines.off_core(python.caller))
+    return waits if is_of_jax(context.trace) else difference(waits, states.calls)
 
 
 def _is_call(name: bytes) -> bool:
@@ -295,7 +300,7 @@ def _of_hosts(context: Run) -> dict[int, CoreWaits]:
 
 def _of_host(context: Run, host: int) -> CoreWaits | None:
     trace, states = context.trace, context.idle.states[host]
-    clocks, cores = thread_clocks(trace, host), trace.hosts[host].usable_cores
+    clocks, cores = trace.once(clocks_of_hosts).get(host), trace.hosts[host].usable_cores
     if clocks is None or not cores:
         return None
     columns, rows = trace.device_columns, trace.device_rows(host)

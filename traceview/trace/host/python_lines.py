@@ -27,7 +27,12 @@ from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_MS, PS_PER_NS, PS_PER_US
 from traceview.trace.columns import NONE
 from traceview.trace.host.state_timeline import joined_spans
-from traceview.trace.host.thread_clocks import FURTHEST_NS, id_bits, places_of_ids
+from traceview.trace.host.thread_clocks import (
+    FURTHEST_NS,
+    clocks_of_hosts,
+    id_bits,
+    places_of_ids,
+)
 from traceview.trace.model import Recording
 from traceview.trace.sidecar.sidecar import (
     PythonFrame,
@@ -230,29 +235,41 @@ class PythonLines:
     def _used_by_round(self, thread: int) -> npt.NDArray[np.float64]:
         """Processor time that a thread used before each round but the first, float64 picoseconds.
 
-        What it used from one of its samples to the next, rounds in which it was not seen at work in between, lies where rounds
-        came late, for it did not let them.
+        What it used from one look at its processor time to the next lies where rounds came late, for it did not let them.
         """
-        rows = self._rows_of(thread)
-        rows = rows[np.argsort(self.time_ps[rows], kind="stable")]
-        cpu_us, place = self._samples.cpu_us[rows], places(self.rounds_ps, self.time_ps[rows])
-        is_known = (cpu_us[:-1] >= 0) & (cpu_us[1:] >= 0)
-        used_us = np.clip(np.diff(cpu_us), 0, FURTHEST_NS // 1000)
-        used_ps = np.where(is_known, used_us.astype(np.float64), 0.0) * PS_PER_US
+        time_ps, until_ps = self._looks(thread)
+        edges = unique_ids(np.concatenate((self.rounds_ps, time_ps)))
+        length, look = np.diff(edges), places(time_ps, edges[:-1], right=True) - 1
+        before = places(self.rounds_ps, edges[:-1], right=True) - 1
         passed_ps = self._passed_by_round
-        late_ps = np.where(passed_ps >= _LATE_PS, passed_ps, 0)
-        until_late, until = np.append(0, np.cumsum(late_ps)), np.append(0, np.cumsum(passed_ps))
-        ends = np.append(place, passed_ps.size)
-        spans = places(place, np.arange(passed_ps.size), right=True) - 1
-        result = np.zeros(passed_ps.size)
-        inside = np.flatnonzero((spans >= 0) & (spans < used_ps.size))
-        of = spans[inside]
-        late_of_span = (until_late[ends[1:]] - until_late[ends[:-1]])[of]
-        all_of_span = (until[ends[1:]] - until[ends[:-1]])[of]
-        is_late = late_of_span > 0
-        part = np.where(is_late, late_ps[inside], passed_ps[inside])
-        result[inside] = used_ps[of] * part / np.where(is_late, late_of_span, all_of_span)
-        return result
+        is_round = (before >= 0) & (before < passed_ps.size)
+        late = np.append(passed_ps >= _LATE_PS, True)[np.where(is_round, before, -1)]
+        is_known = (look >= 0) & (look < time_ps.size - 1)
+        length, late, look = length[is_known], late[is_known], look[is_known]
+        of_look, of_late = (
+            np.bincount(look, each, max(time_ps.size - 1, 0)) for each in (length, length * late)
+        )
+        part = np.where(
+            of_late[look] > 0, length * late / np.maximum(of_late[look], 1), length / of_look[look]
+        )
+        used_ps, inside = np.diff(until_ps)[look] * part, is_round[is_known]
+        of_rounds = np.bincount(before[is_known][inside], used_ps[inside], passed_ps.size)
+        return of_rounds.astype(np.float64)
+
+    def _looks(self, thread: int) -> tuple[Int64Array, Int64Array]:
+        """When the processor time of a thread was looked at, with samples or by the clocks of all threads, and what it was."""
+        rows = self._rows_of(thread)
+        rows = rows[self._samples.cpu_us[rows] >= 0]
+        cpu_us = np.minimum(self._samples.cpu_us[rows], FURTHEST_NS // 1000)
+        time_ps, until_ps = [self.time_ps[rows]], [cpu_us * PS_PER_US]
+        clocks = self._recording.once(clocks_of_hosts).get(self._host)
+        place = clocks.of_python(self._samples.threads[thread]) if clocks else NONE
+        if clocks and place != NONE:
+            time_ps.append(clocks.time_ps)
+            until_ps.append(clocks.ran_ps[place])
+        times, until = np.concatenate(time_ps), np.concatenate(until_ps)
+        order = np.lexsort((until, times))
+        return times[order], np.maximum.accumulate(until[order])
 
     def own_work(self, thread: int, start_ps: Int64Array, end_ps: Int64Array) -> Int64Array:
         """How much of each of some spans, in time order and apart, a thread needs for itself: its processor time, if it used it in these."""

@@ -60,7 +60,13 @@ class ThreadClocks(Struct, frozen=True, eq=False, dict=True):
         return next((place for place in places if place != NONE), NONE)
 
 
-def thread_clocks(recording: Recording, host: int) -> ThreadClocks | None:
+def clocks_of_hosts(recording: Recording) -> dict[int, ThreadClocks]:
+    """The clocks of each host that has any, by index."""
+    every = ((host, _of_host(recording, host)) for host in range(len(recording.hosts)))
+    return {host: clocks for host, clocks in every if clocks is not None}
+
+
+def _of_host(recording: Recording, host: int) -> ThreadClocks | None:
     """The clocks of a host; None where they were not recorded, or the trace does not say when the profile began."""
     info = recording.hosts[host]
     times = info.captured.threads
