@@ -1434,5 +1434,66 @@ PROGRAMS: Final = {
             (*_PYTHON, "host-bound", "launch-bound", "d2d-copies"),
             second=(*_PYTHON, "host-bound", "launch-bound", "d2d-copies"),
         ),
+        Program(
+            "loop_overlays_and_run_store",
+            "pictures for a log are drawn in each step and seldom written, and each metric is appended to a file of its own, after the file on the run has been read",
+            (*_PYTHON, "untrained-compute", "costly-ops"),
+            second=(*_PYTHON, "untrained-compute", "costly-ops"),
+            # One batch for all steps; without the sum of gradients.
+            present={"input-bound": 0.12, "collective-exposed": 0.06},
+        ),
+        Program(
+            "loop_walked_modules",
+            "the report of each step counts the weights by walking through all modules",
+            _PYTHON,
+        ),
+        Program(
+            "loop_pool_per_batch",
+            "each batch starts a pool of threads for its reads, and ends it",
+            (*_PYTHON, "python-thread", *_INPUT),
+            # One batch for all steps; files read one by one without a pool.
+            present={
+                "callback-stall": 0.34,
+                "python-stall": 0.34,
+                "input-bound": 0.34,
+                "python-thread": 0.18,
+            },
+        ),
+        Program(
+            "fit_added_handlers",
+            "the function that gets the logger adds a handler to it at each batch, so that each line is written once more than before",
+            _PYTHON,
+            "mean",
+            # Without the callback.
+            present={"callback-stall": 0.1, "python-stall": 0.1},
+        ),
+        Program(
+            "fit_bucketed_texts",
+            "texts are put into buckets by length one by one, in each epoch again",
+            _INPUT,
+            "mean",
+        ),
+        Program(
+            "jax_unpartitioned_noise",
+            "random numbers are made in the way that does not divide them, so that each of four devices makes those of all",
+            ("repeated-compute", "costly-ops"),
+            # Without noise and dropout; the step by `shard_map`, without the mean.
+            present={"costly-ops": 0.24, "collective-exposed": 0.11},
+        ),
+        Program(
+            "jax_seeds_and_growing_history",
+            "a random generator is seeded for each sample, and every sixth step appends its loss to an array, which compiles that for the new length",
+            (*_PYTHON, *_INPUT, "retracing", "compile-in-window"),
+            "mean",
+            second=(*_PYTHON, *_INPUT, "retracing", "compile-in-window"),
+            # One batch for all steps.
+            present={"callback-stall": 0.05, "python-stall": 0.05},
+        ),
+        Program(
+            "jax_pickled_in_background",
+            "a thread pickles a memory of moves in the background of every fourth step, which keeps Python to itself meanwhile",
+            ("python-thread", *_PYTHON),
+            "mean",
+        ),
     )
 }
