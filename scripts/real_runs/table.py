@@ -1494,6 +1494,10 @@ PROGRAMS: Final = {
             "a thread pickles a memory of moves in the background of every fourth step, which keeps Python to itself meanwhile",
             ("python-thread", *_PYTHON),
             "mean",
+            # With one batch for all steps, in turns: 0.02 and 0.06.
+            present={"python-stall": 0.06},
+        ),
+        Program(
             "fit_shuffled_catalogue",
             "the numbers of a whole catalogue are shuffled for each reader, to draw twenty of them",
             _INPUT,

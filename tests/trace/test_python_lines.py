@@ -391,19 +391,20 @@ def test_clocks_tell_in_which_late_round_a_thread_computed(used_ms: float, is_ke
     samples += [(at_ms(ms), MAIN, (STEP,)) for ms in (0, 3, 6, 20)]
     samples += [(at_ms(20), LOADER, (PARSE,))]
     lines = python_lines_of(samples, [0, 0, 0, 0, 0, round(1000 * used_ms)])
+    recording: Any = lines._recording
     time_ps = np.array([0, 6, 20]) * 10**9
     ran_ps = np.array([[0, 0, round(used_ms * 10**9)]])
     clocks = ThreadClocks(
-        recording=lines._recording,
+        recording=recording,
         time_ps=time_ps,
         numbers=(THREADS[LOADER]["native_id"],),
         idents=(THREADS[LOADER]["ident"],),
         ran_ps=ran_ps,
         waited_ps=np.zeros_like(ran_ps),
     )
-    lines._recording.once = lambda _: {0: clocks}
+    recording.once = lambda _: {0: clocks}
     kept = lines.locks_kept({LOADER})[LOADER]
     assert [*kept.start, *kept.end] == ([6 * 10**9, 20 * 10**9] if is_kept else [])
     # Over all late rounds alike it would have had too little of the longest one.
-    lines._recording.once = lambda _: {}
+    recording.once = lambda _: {}
     assert not lines.locks_kept({LOADER})[LOADER].start.size
