@@ -43,13 +43,15 @@ def steps_of_100(trace: CudaTrace, count: int = 4) -> list[Step]:
     return marked_steps(trace, count=count, period_ms=100, marker_ms=100)
 
 
-def calls(step: Step, *stages: tuple[str, float, float]) -> None:
-    """Calls of stages of a pipeline, each below the one that asks for it: path, begin and end."""
+def calls(step: Step, *stages: tuple[str, float, float], at_once: int | None = None) -> None:
+    """Calls of stages of a pipeline, each below the one that asks for it: path, begin and end; how many maps run at once."""
     ids: dict[str, int] = {}
     for number, (path, begin, end) in enumerate(stages, 1):
         above = ids.get(path.rpartition("::")[0])
         ids[path] = number
         stats = {"id": number} if above is None else {"id": number, "parent_id": above}
+        if at_once is not None and "Map" in path.rpartition("::")[2]:
+            stats["parallelism"] = at_once
         step.host(f"Iterator::{path}", begin, end, stats)
 
 
@@ -376,6 +378,8 @@ def test_what_a_stage_drops_is_made_for_nothing(
     [
         ("Repeat[{}]::ParallelMapV2", 3, "Put dataset.cache() behind"),
         ("Repeat[{}]::ParallelMapV2", 2, "Store what is the same"),
+        ("Repeat[{}]::MapAndBatch", 3, "Put dataset.cache() behind"),
+        ("Repeat[{}]::MapAndBatch 1", 3, "Map in parallel"),
         ("Repeat[{}]::MemoryCache::ParallelMapV2", 3, "Store what is the same"),
         # TensorFlow runs maps without state in parallel by itself.
         ("Repeat[{}]::Map", 3, "Map in parallel"),
@@ -386,13 +390,15 @@ def test_what_a_stage_drops_is_made_for_nothing(
 def test_a_cache_helps_where_the_window_holds_whole_passes_over_the_data(
     path: str, passes: int, action: str, tmp_path: Path
 ) -> None:
+    path, _, at_once = path.partition(" ")
     trace = new_trace(length_ms=1000)
     for number, step in enumerate(steps_of_100(trace)):
         names = f"Root::Prefetch::{path.format(min(number, passes - 1))}".split("::")
         paths = ["::".join(names[:depth]) for depth in range(2, len(names) + 1)]
         step.host(WAIT, 0, 80)
         # The maps take most of the time.
-        calls(step, *((name, 0, 5 if "Map" in name.rpartition("::")[0] else 80) for name in paths))
+        work = ((name, 0, 5 if "Map" in name.rpartition("::")[0] else 80) for name in paths)
+        calls(step, *work, at_once=int(at_once) if at_once else None)
     assert bound_of(trace, tmp_path).action.startswith(action)
 
 

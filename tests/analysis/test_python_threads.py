@@ -188,6 +188,10 @@ def test_what_a_thread_makes_is_waited_for(
     write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS, cpu_us)})
     found = next(row for row in traceview.analyze(tmp_path).findings if row.loss)
     assert found.code == code
+    if waits and not works:
+        assert "another thread of the script waits in count, train.py:12" in found.explanation
+        assert found.action.startswith("See what the other threads wait for in count, train.py:12")
+        assert found.evidence[1].value == "queue.py:171 in get"
     if code == "python-thread":
         assert found.title == (
             "GPU:0 waits 28.9 of 100 ms (29%) for what statistics makes in count, train.py:12"

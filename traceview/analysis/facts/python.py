@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -56,6 +56,8 @@ BY_CALLER: Final = frozenset(State) - {*_BY_OTHER_THREADS, *_BY_NO_THREAD}
 
 PYTHON_LINE: Final = "python_line"
 """The evidence that names a line; its place says how much of the sampled time was there."""
+PYTHON_METRICS: Final = {PYTHON_LINE: "line of Python", "library_line": "called there"}
+"""The words for evidence of Python."""
 
 
 REQUESTED: Final = lazy_pattern(
@@ -118,10 +120,12 @@ class PythonShare(Record, frozen=True):
         return next(found, "")
 
     @property
-    def evidence(self) -> Evidence:
-        """The line, and how sure it is."""
+    def evidence(self) -> Iterator[Evidence]:
+        """The line, and how sure it is; what of a library ran there."""
         of_time = f"{numbers.share(self.ratio)} of the sampled time"
-        return Evidence(PYTHON_LINE, self.line, None, "", of_time, value_is="line")
+        yield Evidence(PYTHON_LINE, self.line, None, "", of_time, value_is="line")
+        if self.inner:
+            yield Evidence("library_line", self.inner, None, "", value_is="line")
 
 
 class HostPython(Struct, frozen=True, eq=False):

@@ -6,6 +6,7 @@ from typing import Final
 
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_KERNELS, SMALL_KERNEL_PS
+from traceview.analysis.facts.python import PYTHON_METRICS
 from traceview.analysis.rules.rule import Rule
 from traceview.document import numbers
 from traceview.ledger.states import State
@@ -14,7 +15,7 @@ from traceview.trace.host.host_states import BACK_TO_BACK_PS, SCHEDULING_OP_PS
 METRICS: Final = {
     "longest_gap_ps": "longest gap",
     "host_event": "host event in it",
-    "python_line": "line of Python",
+    **PYTHON_METRICS,
 }
 
 SOME_STEPS: Final = {

@@ -16,7 +16,7 @@ from traceview.analysis.facts.input_supply import (
     pipeline_python,
     supply_of,
 )
-from traceview.analysis.facts.python import FEED, OTHERS
+from traceview.analysis.facts.python import FEED, OTHERS, PYTHON_METRICS
 from traceview.analysis.facts.selection import covered_ps
 from traceview.analysis.facts.threads import core_waits
 from traceview.analysis.measures.context import Context
@@ -296,7 +296,7 @@ INPUT_BOUND: Final = Rule(
         "empty_wait_ratio": "wait in steps that met an empty buffer",
         "missing": "missing in the pipeline",
         "slowed_ops_ps": "slower ops of the model",
-        "python_line": "line of Python",
+        **PYTHON_METRICS,
     },
     states=(State.INPUT,),
     # Its cost holds what others wait for a device whose batch comes late.
@@ -551,7 +551,8 @@ class _Sentences:
     def _may_be_cached(stage: InputStage) -> bool:
         """Whether a stage has no cache behind it, and makes the same in each pass: TensorFlow leaves maps with state sequential."""
         kind = action_for(kind_of(stage.name))
-        return kind in ("parallel_map", "read", "interleave") and "Cache" not in stage.name
+        is_parallel = kind == "parallel_map" and stage.parallelism != 1
+        return (is_parallel or kind in ("read", "interleave")) and "Cache" not in stage.name
 
     def _yields_quickly(self, stage: InputStage) -> bool:
         """Whether a generator makes many elements of a batch in each step, in little time each."""
@@ -593,4 +594,4 @@ def _evidence(context: Context, host: int, supply: InputSupply | None) -> Iterat
         if supply.lacks_prefetch:
             yield Evidence("missing", "prefetch", None, name, value_is="words")
     if python := context.python_of_input.get(name):
-        yield python.evidence
+        yield from python.evidence

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from traceview.analysis.facts.python import FEED, OTHERS, PythonShare
+from traceview.analysis.facts.python import FEED, OTHERS, PYTHON_METRICS, PythonShare
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.facts.threads import threads_at_work
 from traceview.analysis.gpu_time.host_wait_rules import (
@@ -28,7 +28,7 @@ from traceview.analysis.gpu_time.waits import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Advised, Rule
-from traceview.analysis.rules.words import Line, Names, Number, Ops, Quantity
+from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Quantity
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
@@ -46,8 +46,18 @@ _NO_PYTHON: Final = {
 }
 """Where samples show that what devices wait for is not Python that runs."""
 
+_BESIDE: Final = {
+    "beside-runs": "Meanwhile another thread of the script runs {beside}.",
+    "beside-waits": "Meanwhile another thread of the script waits in {beside}.",
+}
+"""What other threads do while the thread of the steps waits."""
+
 _AWAITED_ACTIONS: Final[dict[str, Advised]] = {
     "queue": FEED,
+    "beside": (
+        "See what the other threads wait for in {beside}: more threads help only if they need not take turns there.",
+        "A lock, a connection or a file that they share lets one go on at a time.",
+    ),
     "network": "Do it in a thread of its own, or in every 100th step only.",
     "waits": (
         "Wait less often, or in a thread of its own.",
@@ -174,6 +184,7 @@ CALLBACK_STALL: Final = Rule(
     notes={
         **SOME_STEPS,
         **_NO_PYTHON,
+        **_BESIDE,
         "ops": (
             "There Python runs {count} per step one by one, outside of any `tf.function`, most often {types}. That takes "
             "{running}, of which the ops themselves take {own}."
@@ -220,7 +231,7 @@ PYTHON_STALL: Final = Rule(
             "The thread copies ahead, too, with `jax.device_put`. On the CPU `jax.numpy.sort` and its like are slower than NumPy's.",
         ),
     },
-    notes={**SOME_STEPS, **_NO_PYTHON},
+    notes={**SOME_STEPS, **_NO_PYTHON, **_BESIDE},
     reasons={
         "native": "samples show the inside of a call of the framework, and no Python of the script",
         "short": "any step takes so long in Python",
@@ -306,7 +317,7 @@ PYTHON_THREAD: Final = Rule(
     metrics={
         "lock_kept_ratio": "share of the window in which it kept the lock",
         "computed_ratio": "share of the window in which it computed",
-        "python_line": "line of Python",
+        **PYTHON_METRICS,
     },
     reasons={
         "": "the processor time of the thread and the wait for it agree",
@@ -385,6 +396,19 @@ def _numpy_key(python: PythonShare | None) -> str:
     return "numpy" if python is not None and (python.inner or "").startswith(NUMPY) else ""
 
 
+def _beside(waits: Waits, key: str) -> tuple[str, dict[str, Argument]]:
+    """The note on what other threads do while a line waits for them, with the line of most of them; for a key of what it waits for."""
+    python = waits.python(State.INPUT) if key in ("queue", "waits") else None
+    if python is None:
+        return "", {}
+    return f"beside-{'runs' if python.state == 'runs' else 'waits'}", {"beside": Line(python.line)}
+
+
+def _action(key: str, note: str) -> str:
+    """The key of the advice: more threads help one that waits for others only if these do not wait themselves."""
+    return "beside" if (key, note) == ("queue", "beside-waits") else key
+
+
 def _short(waits: Waits, rule: Rule) -> str:
     """The key of why a finding is unsure that any loop has."""
     return "short" if waits.loss.mean_ps < rule.limits["short_ps"] else ""
@@ -396,12 +420,13 @@ def python_in_step(waits: Waits) -> Finding | None:
     instead, arguments = _keras_key(python) or _instead(python), line_argument(python)
     if instead in _OF_RUNNING and python is not None and waits.tracing:
         instead, arguments = TRACED, arguments | waits.tracing
+    note, beside = _beside(waits, instead)
     return waits.finding(
         PYTHON_STALL,
-        arguments=arguments,
+        arguments=arguments | beside,
         title=instead if instead in PYTHON_STALL.titles else "",
-        action=instead or _numpy_key(python),
-        notes=(instead,),
+        action=_action(instead, note) or _numpy_key(python),
+        notes=(instead, note),
         # A pause inside a call of the framework is what that call takes.
         unsure="native" if instead == "native" else _short(waits, PYTHON_STALL),
     )
@@ -446,13 +471,14 @@ def between_steps(waits: Waits) -> Finding | None:
         }
         least = int(CALLBACK_STALL.limits["least_op_count"])
         evidence.append(Evidence("eager_ops_per_step", calls.count_per_step, least, ""))
+    note, beside = _beside(waits, key)
     return waits.finding(
         CALLBACK_STALL,
-        arguments=arguments,
+        arguments=arguments | beside,
         evidence=evidence,
         title=key if key in CALLBACK_STALL.titles else "",
-        action="indices" if ops is not None and _INDEXES in ops[0].types else key,
-        notes=(key,),
+        action="indices" if ops is not None and _INDEXES in ops[0].types else _action(key, note),
+        notes=(key, note),
         unsure=_short(waits, CALLBACK_STALL),
     )
 
@@ -514,7 +540,7 @@ def python_thread(waits: Waits) -> Finding | None:
                 Evidence(metric, share, None, row.thread, where_is="thread")
                 for row, share in shares
             ),
-            longest.python.evidence,
+            *longest.python.evidence,
         ),
         title=key,
         action=key,

@@ -190,7 +190,7 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         python = self.python(state)
         # After a wait the next step is called; the line of the wait is the cause.
         if python is not None and not (state == State.SYNC and self.line_of_calls):
-            yield python.evidence
+            yield from python.evidence
 
     def _longest_gap(self, state: State) -> Iterator[Evidence]:
         longest = self.gap(state)
