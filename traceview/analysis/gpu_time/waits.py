@@ -183,6 +183,7 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
             steps=steps,
             notes=(*notes, *(("some",) if steps else ()), *(("grows",) if growth else ())),
             severity=severity,
+            keeps_waiting=True,
             **words,
         )
 
