@@ -274,8 +274,13 @@ _OF_ANY_STEP: Final = 0.5
 """What a step loses because it is small counts half where findings are ordered, for that is as true of healthy ones; a choice of ours."""
 
 
+_OF_A_GUESS: Final = 2 / 3
+"""What a finding of low confidence counts for; a choice of ours."""
+
+
 def _rank_of_gain(finding: Finding) -> float:
     gain = finding.loss.gain if finding.loss else 0.0
+    gain *= _OF_A_GUESS if finding.confidence == "low" else 1
     return gain * (_OF_ANY_STEP if finding.sentences[:1] == ("small",) else 1)
 
 

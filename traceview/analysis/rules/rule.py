@@ -209,7 +209,15 @@ class Rule(Struct, frozen=True, kw_only=True):
             named = [numbers_of[key] for key in ledger.loss(rows).devices]
             of_all = ledger.loss(rows, keeps_waiting=True).devices
             waiting = tuple(key for key in of_all if numbers_of[key] not in named)
-        lost = ledger.loss(rows, named, keeps_waiting=keeps_waiting).times(saved_ratio)
+        lost, awaited_ps = ledger.loss(rows, named), 0
+        if keeps_waiting:
+            whole = ledger.loss(rows, named, keeps_waiting=True)
+            more_ps = whole.mean_ps - lost.mean_ps
+            if more_ps >= AWAITED_RATIO * whole.mean_ps:
+                awaited_ps = int(more_ps * saved_ratio)
+            if waiting or awaited_ps:
+                lost = whole
+        lost = lost.times(saved_ratio)
         if not lost.ps or lost.share < self.limit:
             return None
         # What did nothing in the whole recording did nothing, however few steps it holds.
@@ -229,17 +237,10 @@ class Rule(Struct, frozen=True, kw_only=True):
         if bound_ps is not None and saved_ratio < 1:
             bound_ps = int(bound_ps * saved_ratio)
         loss = finding_loss(lost, bound_ps, self.states)
-        awaited_ps = 0
-        if keeps_waiting:
-            own = ledger.loss(rows, named).times(saved_ratio)
-            awaited_ps = max(lost.mean_ps - own.mean_ps, 0)
         return self.finding(
             arguments={
                 "who": devices_argument(context, lost.devices),
-                "loss": replace(
-                    lost_argument(loss),
-                    awaited_ps=awaited_ps if awaited_ps >= AWAITED_RATIO * lost.mean_ps else 0,
-                ),
+                "loss": replace(lost_argument(loss), awaited_ps=awaited_ps),
                 **({WAITING: devices_argument(context, waiting)} if waiting else {}),
                 **(arguments or {}),
             },
