@@ -402,6 +402,10 @@ def paused(folder: Path, stack: tuple[Line, ...], between_ms: int, **groups: Any
         ((WORK,), "Write it in jax.numpy"),
         ((CHANCE, WORK), "Write it in jax.numpy"),
         ((ROWS, WORK), "Read the file once"),
+        ((("zipfile.py", "read", 60, False), WORK), "Read the file once"),
+        # It writes, or works in memory.
+        ((("zipfile.py", "_write_end_record", 70, False), WORK), "Write it in jax.numpy"),
+        ((("pyarrow/array.pxi", "to_numpy", 80, False), WORK), "Write it in jax.numpy"),
         ((JSON, WORK), "Do it every 100th step only"),
     ],
 )

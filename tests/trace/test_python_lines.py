@@ -143,7 +143,7 @@ def of_keras(file: str, function: str) -> Line:
 @pytest.mark.parametrize(
     ("inner", "named", "action"),
     [
-        ((CALLBACK,), "on_train_batch_end", "Do it less often"),
+        ((CALLBACK,), "on_train_batch_end", "Let the callback"),
         ((SVD, CALLBACK), "on_train_batch_end", "Do it less often"),
         ((CONSTANT, CALLBACK), "on_train_batch_end", "Convert once before the loop"),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import numpy as np
@@ -29,6 +30,7 @@ from traceview.analysis.gpu_time.waits import (
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Advised, Rule
 from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Quantity
+from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
@@ -118,25 +120,15 @@ def _in_step(what: str) -> str:
 
 
 _USED_IN: Final = {
-    "file": (
-        *(
-            "h5py/",
-            "zarr/",
-            "tables/",
-            "netCDF4/",
-            "pyarrow/",
-            "PIL/",
-            "pandas/io/parsers/",
-            "numpy/lib/_npyio",
-            "numpy/lib/format",
-        ),
-        *("zipfile", "gzip.py", "bz2.py", "lzma.py", "tarfile.py"),
+    "file": lazy_pattern(
+        r"(?:(?:h5py|zarr|tables|netCDF4|PIL|pandas/io/parsers)/|pyarrow/(?:parquet|feather)|numpy/lib/(?:_npyio|_?format)"
+        r"|(?:zipfile|gzip|bz2|lzma|tarfile)[./]).* in (?!\w*(?:write|save|dump|set|create|add|flush|close|copy))",
+        re.DOTALL,
     ),
-    "hash": ("in __hash__",),
-    "report": ("json/", "csv.py", "logging/", "pandas/io/formats/", "matplotlib/"),
+    "hash": lazy_pattern(r".* in __hash__\Z", re.DOTALL),
+    "report": lazy_pattern(r"(?:json|logging|pandas/io/formats|matplotlib)/|csv\.py"),
 }
-"""What the line of a library holds that runs Python: its module, which reads files, or writes down what others read later, or its
-function."""
+"""The line of a library that runs Python: of what reads files, or writes down what others read later, by its module or function."""
 
 
 _AHEAD_IN_A_THREAD: Final = "Do it less often: `if step % 100 == 0: log(...)`, or ahead in a thread: NumPy computes without Python's lock."
@@ -215,8 +207,8 @@ PYTHON_STALL: Final = Rule(
     actions={
         **_NO_PYTHON_ACTIONS,
         "jax": (
-            "Write it in `jax.numpy` inside of `jax.jit`, or do it every 100th step only.",
-            "Or ahead in a process: a thread keeps Python's lock for up to 5 ms at a time, unless most of its work is NumPy.",
+            "Write it in `jax.numpy` inside of `jax.jit`; make batches ahead in a process, and reports every 100th step only.",
+            "A thread keeps Python's lock for up to 5 ms at a time, unless most of its work is NumPy.",
         ),
         "jax-report": (
             "Do it every 100th step only, or write down what is new and nothing twice.",
@@ -377,18 +369,20 @@ def _instead(python: PythonShare | None) -> str:
     if python.state != "runs":
         return python.awaits or python.state
     inner = python.inner or ""
-    known = (key for key, at in _USED_IN.items() if inner.startswith(at) or inner.endswith(at))
-    return next(known, "")
+    return next((key for key, pattern in _USED_IN.items() if pattern.match(inner)), "")
 
 
-_HOOK: Final = ".on_"
+_HOOK: Final = lazy_pattern(r"(\w+\.)?on_(?:train|epoch|test|predict)_\w+")
 _OF_KERAS: Final = {"Model.predict": "predict", "EarlyStopping.on_epoch_end": "stopping"}
 
 
-def _keras_key(python: PythonShare | None) -> str:
-    """The key of the advice where a method of Keras does the work: `Model.predict`, or a hook of a callback of Keras."""
+def _keras_key(python: PythonShare | None, instead: str) -> str:
+    """The key of the advice: what a method of Keras asks for that does the work, or what is known instead; else what a hook does."""
     function = python.line.rpartition(" in ")[2] if python and python.ratio >= CLEAR_RATIO else ""
-    return _OF_KERAS.get(function, "callback" if _HOOK in function else "")
+    hook = _HOOK.fullmatch(function)
+    if function in _OF_KERAS or (hook and hook[1]):
+        return _OF_KERAS.get(function, "callback")
+    return instead or ("callback" if hook else "")
 
 
 def _numpy_key(python: PythonShare | None) -> str:
@@ -417,7 +411,7 @@ def _short(waits: Waits, rule: Rule) -> str:
 def python_in_step(waits: Waits) -> Finding | None:
     """Python on the thread of the steps, as samples or frames show it."""
     python = waits.python(State.PYTHON)
-    instead, arguments = _keras_key(python) or _instead(python), line_argument(python)
+    instead, arguments = _keras_key(python, _instead(python)), line_argument(python)
     if instead in _OF_RUNNING and python is not None and waits.tracing:
         instead, arguments = TRACED, arguments | waits.tracing
     note, beside = _beside(waits, instead)
@@ -458,7 +452,7 @@ def between_steps(waits: Waits) -> Finding | None:
     if key in (*_OF_RUNNING, "convert") and waits.tracing:
         key, arguments = TRACED, arguments | waits.tracing
     else:
-        key = _keras_key(python) or key or _numpy_key(python)
+        key = _keras_key(python, key or _numpy_key(python))
     evidence: list[Evidence] = []
     ops = _ops_between_steps(waits)
     if ops is not None:
