@@ -352,6 +352,7 @@ def python_lines_of(
     samples: Sequence[Sample],
     cpu_us: Sequence[int] | None = None,
     late_us: Sequence[int] | None = None,
+    clocks: dict[int, Any] | None = None,
 ) -> PythonLines:
     group = python_group(samples, THREADS, cpu_us, late_us=late_us)
     wrong: list[str] = []
@@ -361,8 +362,21 @@ def python_lines_of(
     read = python_samples(record, wrong, "python")
     assert read is not None
     assert wrong == []
-    recording: Any = SimpleNamespace(hosts=[SimpleNamespace(start_ps=0)])
+    hosts = [SimpleNamespace(start_ps=0)]
+    recording: Any = SimpleNamespace(hosts=hosts, once=lambda _: clocks or {})
     return PythonLines(recording, 0, read, PROFILE_START_NS)
+
+
+def clocks_of(
+    time_ms: Sequence[float], ran_ms: Sequence[float], waited_ms: Sequence[float]
+) -> dict[int, Any]:
+    """The clocks of the loader when they were read."""
+    time, ran, waited = (
+        np.round(np.array(each) * 1e9).astype(np.int64) for each in (time_ms, ran_ms, waited_ms)
+    )
+    recording: Any = None
+    idents = (THREADS[LOADER]["ident"],)
+    return {0: ThreadClocks(recording, time, (3,), idents, ran[None], waited[None])}
 
 
 @pytest.mark.parametrize(("computes", "is_named"), [(5, True), (4, False)])
@@ -390,21 +404,27 @@ def test_clocks_tell_in_which_late_round_a_thread_computed(used_ms: float, is_ke
     samples = [(at_ms(0), LOADER, (PARSE,))]
     samples += [(at_ms(ms), MAIN, (STEP,)) for ms in (0, 3, 6, 20)]
     samples += [(at_ms(20), LOADER, (PARSE,))]
-    lines = python_lines_of(samples, [0, 0, 0, 0, 0, round(1000 * used_ms)])
-    recording: Any = lines._recording
-    time_ps = np.array([0, 6, 20]) * 10**9
-    ran_ps = np.array([[0, 0, round(used_ms * 10**9)]])
-    clocks = ThreadClocks(
-        recording=recording,
-        time_ps=time_ps,
-        numbers=(THREADS[LOADER]["native_id"],),
-        idents=(THREADS[LOADER]["ident"],),
-        ran_ps=ran_ps,
-        waited_ps=np.zeros_like(ran_ps),
-    )
-    recording.once = lambda _: {0: clocks}
-    kept = lines.locks_kept({LOADER})[LOADER]
+    cpu_us = [0, 0, 0, 0, 0, round(1000 * used_ms)]
+    clocks = clocks_of([0, 6, 20], [0, 0, used_ms], [0, 0, 0])
+    kept = python_lines_of(samples, cpu_us, clocks=clocks).locks_kept({LOADER})[LOADER]
     assert [*kept.start, *kept.end] == ([6 * 10**9, 20 * 10**9] if is_kept else [])
     # Over all late rounds alike it would have had too little of the longest one.
-    recording.once = lambda _: {}
-    assert not lines.locks_kept({LOADER})[LOADER].start.size
+    assert not python_lines_of(samples, cpu_us).locks_kept({LOADER})[LOADER].start.size
+
+
+@pytest.mark.parametrize(
+    ("ready_ms", "state"),
+    [
+        pytest.param(0, "waits", id="it sleeps most of the time"),
+        pytest.param(3.9, "waits", id="it used less than 5 % of the rest"),
+        pytest.param(4.1, "runs", id="others have the cores for as long"),
+    ],
+)
+def test_a_thread_that_is_ready_without_a_core_does_not_wait(ready_ms: float, state: str) -> None:
+    """In 10 ms at one line it runs for 0.3."""
+    samples = [(at_ms(ms), LOADER, (PARSE,)) for ms in range(11)]
+    clocks = clocks_of([0, 10], [0, 0.3], [0, ready_ms])
+    lines = python_lines_of(samples, [30 * ms for ms in range(11)], clocks=clocks)
+    line = lines.at(LOADER, np.array([0]), np.array([10**10]))
+    assert line is not None
+    assert line.state == state

@@ -522,11 +522,24 @@ class PythonLines:
         return used_ps
 
     @cached_property
+    def _ready_ps(self) -> Int64Array:
+        """How long the thread of each sample was ready without a core since the round before; 0 where no clock says that."""
+        ready_ps = np.zeros(self._samples.count, dtype=np.int64)
+        clocks = self._recording.once(clocks_of_hosts).get(self._host)
+        for number, thread in enumerate(self._samples.threads if clocks else ()):
+            if clocks and (place := clocks.of_python(thread)) != NONE:
+                rows = self._rows_of(number)
+                times = np.stack((self.previous_ps[rows], self.time_ps[rows]))
+                before, until = np.interp(times, clocks.time_ps, clocks.waited_ps[place])
+                ready_ps[rows] = until - before
+        return ready_ps
+
+    @cached_property
     def _load(self) -> npt.NDArray[np.float64]:
         """The part of a core that the thread of each sample used in all its time with this stack; NaN where unknown.
 
         Between two samples with the same stack it was there. Where there is little such time, that since another stack has
-        to do, of which part was spent there.
+        to do, of which part was spent there. Time in which it was ready, and others had the cores, does not count.
         """
         samples, (before, after) = self._samples, self._successive
         stays = np.zeros(samples.count, dtype=np.bool_)
@@ -535,10 +548,11 @@ class PythonLines:
         is_known = (self._used_ps >= 0) & (self._passed_ps > 0)
         count = int(group.max(initial=-1)) + 1
         ratio = np.full(count, np.nan)
+        might_run_ps = np.maximum(self._passed_ps - self._ready_ps, self._used_ps)
         for chosen, least_ps in ((is_known, 0), (is_known & stays, OFF_CORE_PS)):
             used, passed = (
                 np.bincount(group[chosen], ps[chosen].astype(np.float64), count)
-                for ps in (self._used_ps, self._passed_ps)
+                for ps in (self._used_ps, might_run_ps)
             )
             np.divide(used, passed, out=ratio, where=passed > least_ps)
         return ratio[group]
