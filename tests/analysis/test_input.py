@@ -436,8 +436,17 @@ def test_functions_are_written_for_batches_where_each_element_is_quick(
     ("first_ms", "other_ms", "made", "is_cause"),
     [(50, 50, 2, True), (49.9, 50, 2, False), (50, 50, 1, False)],
 )
+@pytest.mark.parametrize(
+    ("stage", "words"), [("Map", "Make one iterator before"), ("Generator", "Begin the generator")]
+)
 def test_iterators_made_in_the_loop_are_the_cause_where_first_requests_are_most_of_the_wait(
-    first_ms: float, other_ms: float, made: int, is_cause: bool, tmp_path: Path
+    first_ms: float,
+    other_ms: float,
+    made: int,
+    is_cause: bool,
+    stage: str,
+    words: str,
+    tmp_path: Path,
 ) -> None:
     trace = new_trace(length_ms=1000)
     for number, step in enumerate(steps_of_100(trace)):
@@ -447,9 +456,9 @@ def test_iterators_made_in_the_loop_are_the_cause_where_first_requests_are_most_
         requests = made if is_first else 4 - made
         wait_ms = (first_ms if is_first else other_ms) * 2 / requests
         step.host(WAIT, 1, 1 + wait_ms)
-        step.host("Iterator::Root::Prefetch::Map", 1, 1 + wait_ms, {"id": number})
+        step.host(f"Iterator::Root::Prefetch::{stage}", 1, 1 + wait_ms, {"id": number})
     action = bound_of(trace, tmp_path).action
-    assert action.startswith("Make one iterator before the loop") is is_cause
+    assert action.startswith(words) is is_cause
 
 
 @pytest.mark.parametrize("is_debugged", [True, False])

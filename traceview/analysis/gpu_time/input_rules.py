@@ -74,6 +74,7 @@ _SMALL: Final = "small_elements"
 _PARTS: Final = "parts"
 """A parallel map makes many elements per step, each quickly."""
 _ITERATOR: Final = "iterator"
+_BEGINS: Final = "begins"
 _MADE: Final = "made"
 """The step makes the data set, in its graph."""
 _FEWEST_ITERATORS: Final = 2
@@ -129,6 +130,10 @@ _ACTIONS: Final[dict[str, Advised]] = {
     _ITERATOR: (
         "Make one iterator before the loop, `batches = iter(dataset.repeat())`: the window makes {iterators}.",
         "Each new one fills all buffers again. In Keras: `dataset.repeat()` and `fit(..., steps_per_epoch=n)`.",
+    ),
+    _BEGINS: (
+        "Begin the generator less often, with longer epochs or one iterator before the loop: the window makes {iterators}.",
+        "Each begins with empty buffers. An epoch of Keras is as long as `steps_per_epoch` of `fit`, or `__len__` of a `PyDataset`, says.",
     ),
     _DROPPED: (
         "Drop elements before work is done for them: `shard` and `filter` ahead of `map`, and of names of files where there are some.",
@@ -507,7 +512,7 @@ class _Sentences:
             return ""
         if supply.iterator_count >= _FEWEST_ITERATORS:
             self.arguments["iterators"] = Number(supply.iterator_count, "iterator")
-            return _ITERATOR
+            return _BEGINS if supply.is_generator else _ITERATOR
         if supply.dropped:
             return _DROPPED if supply.dropped.kind in ("Filter", "Shard") else _SKIPPED
         if self._lacks_prefetch and wait_ratio <= _OVERLAP_RATIO:
