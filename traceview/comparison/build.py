@@ -68,10 +68,11 @@ def _limits(
         )
         yield f"The difference is not explained by states: {why}"
     for name, side in zip(SIDES, (before, after), strict=True):
-        disturbed = Counter(cause for report in side.reports for cause in _disturbances(report))
-        for cause, count in disturbed.items():
-            several = f"{count} of {numbers.plural(len(side.reports), 'capture')}"
-            which = several if len(side.reports) > 1 else "the capture"
+        causes = Counter(cause for report in side.reports for cause in _disturbances(report))
+        for cause, count in sorted(causes.items()):
+            which = (
+                f"{count} of {len(side.reports)} captures" if side.reports[1:] else "the capture"
+            )
             yield f"{cause} made steps longer in {which} {name}, which may be the difference"
     if step.basis == "assumed":
         yield (
@@ -93,17 +94,15 @@ _DISTURBANCES: Final = {
     GPU_SHARED.code: "another program on the GPU",
     GPU_THROTTLED.code: "a lower clock of the GPU",
 }
-"""By code what a finding says that is no work of the program."""
 
 
-def _disturbances(report: Report) -> Iterator[str]:
+def _disturbances(report: Report) -> set[str]:
     """What made the steps of a capture longer than the program does."""
-    codes = dict.fromkeys(
-        finding.code for finding in report.findings if "started" not in finding.sentences
+    own = {of.code for of in report.findings if "started" not in of.sentences}
+    words = {words for code, words in _DISTURBANCES.items() if code in own}
+    return words | (
+        {"the profiler"} if profiler_factor(report.capture) >= PROFILER_FACTOR else set()
     )
-    yield from (words for code in codes if (words := _DISTURBANCES.get(code)))
-    if profiler_factor(report.capture) >= PROFILER_FACTOR:
-        yield "the profiler"
 
 
 Source = Trace | Report | str | Location

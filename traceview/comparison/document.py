@@ -373,19 +373,14 @@ def _names(runs: Sequence[ComparedRun]) -> str:
     return f"{first} and {len(runs) - 1} more" if len(runs) > 1 else first
 
 
-def _sides(comparison: Comparison) -> tuple[str, ...]:
+def _sides(comparison: Comparison) -> Iterator[str]:
     """`before: logs/a, 12 steps`; of several captures the step of each."""
     is_same = comparison.before[0].logdir == comparison.after[0].logdir
-    sides = (("before", comparison.before), ("after", comparison.after))
-    return tuple(
-        f"{name}: {_place(runs, has_run=is_same)}, {numbers.plural(sum(run.step_count for run in runs), 'step')}"
-        + (f", mean per capture {_each_step(runs)}" if runs[1:] else "")
-        for name, runs in sides
-    )
-
-
-def _each_step(runs: Sequence[ComparedRun]) -> str:
-    return numbers.listed([numbers.time(run.step_ps) for run in runs])
+    for name, runs in (("before", comparison.before), ("after", comparison.after)):
+        steps = numbers.plural(sum(run.step_count for run in runs), "step")
+        each = numbers.listed([numbers.time(run.step_ps) for run in runs])
+        mean = f", mean per capture {each}" if runs[1:] else ""
+        yield f"{name}: {_place(runs, has_run=is_same)}, {steps}{mean}"
 
 
 def _place(runs: Sequence[ComparedRun], *, has_run: bool) -> str:

@@ -63,10 +63,9 @@ def op_differences(
     def named(row: OpInSteps) -> _Name:
         return row.class_, _own_name(row), *maker(row)
 
-    def left_out_ps(table: OpSteps) -> int:
-        return table.left_out_ps_per_step
-
-    made = _differences(before, after, spread, lambda table: table.rows, named, left_out_ps)
+    made = _differences(
+        before, after, spread, named, lambda table: (table.rows, table.left_out_ps_per_step)
+    )
     layers_of = Counter((name, function) for (_, name, function, _), *_ in made)
     rows = []
     for (class_, name, function, _), row, measured in made:
@@ -83,18 +82,15 @@ def part_differences(
 
     Lines move with every change of a script: those of one function are one.
     """
-
-    def left_out_ps(table: OpSteps) -> int:
-        return table.left_out_part_ps_per_step
-
     maker = _maker([*before, *after])
-    made = _differences(before, after, spread, lambda table: table.parts, maker, left_out_ps)
+    made = _differences(
+        before, after, spread, maker, lambda table: (table.parts, table.left_out_part_ps_per_step)
+    )
     layers_of = Counter(function for (function, _), *_ in made)
-    rows = []
-    for (function, _), row, measured in made:
-        shown = _shown_maker(row, function, layers_of[function])
-        rows.append(PartDifference(*measured, *shown))
-    return tuple(rows)
+    return tuple(
+        PartDifference(*measured, *_shown_maker(row, function, layers_of[function]))
+        for (function, _), row, measured in made
+    )
 
 
 _Made: TypeAlias = OpInSteps | PartInSteps
@@ -144,17 +140,16 @@ def _differences(
     before: Sequence[Report],
     after: Sequence[Report],
     spread: RunSpread,
-    rows_of: Callable[[OpSteps], Sequence[Row]],
     named: Callable[[Row], _Name],
-    left_out: Callable[[OpSteps], int],
+    rows_of: Callable[[OpSteps], tuple[Sequence[Row], int]],
 ) -> list[tuple[_Name, Row, _Measured]]:
     tables = [_tables(side) for side in (before, after)]
-    old, new = (_by_name([(table, rows_of(table)) for table in side], named) for side in tables)
+    old, new = (_by_name([(table, rows_of(table)[0]) for table in side], named) for side in tables)
     if not old or not new:
         return []
     renamed = _renumbered(old.keys() - new.keys(), new.keys() - old.keys())
     old = {renamed.get(name, name): work for name, work in old.items()}
-    left_out_ps = [max(map(left_out, side)) for side in tables]
+    left_out_ps = [max(rows_of(table)[1] for table in side) for side in tables]
     pairs = []
     for name in {**new, **old}:
         first, second = old.get(name), new.get(name)

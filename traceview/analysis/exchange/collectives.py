@@ -137,8 +137,8 @@ SMALL: Final = Rule(
     # Choices of ours: healthy steps of 48 programs had at most one such collective.
     limits={"fewest_calls": MANY_CALLS, "most_bytes": 64_000},
     starts_at=(
-        "{limit} of the GPU time, while nothing computes, in collectives that are {fewest_calls} or more per step and at least half "
-        "of all: of at most {most_bytes} each, or, where none are recorded, not of the optimizer"
+        "{limit} of the GPU time, while nothing computes, in collectives of at most {most_bytes} each, or outside of the optimizer "
+        "where no sizes are recorded, if a step has {fewest_calls} or more of them and they are half of all"
     ),
     title="{who:spends/spend} {loss} in collectives that exchange little each",
     titles={
@@ -354,15 +354,14 @@ _ADDED_ROWS: Final = lazy_pattern(r"(?:^|[/:])scatter[-_]add\)*$")
 
 def _exchanges_rows(context: Context) -> bool:
     """Whether most of the time of collectives is of rows that the batch looks up, not of whole gradients."""
-    collectives, label = context.collectives, context.trace.once(op_labels).of_row
-    of_scope = [
-        (bool(_ROWS.search(text)), bool(_ADDED_ROWS.search(text)))
-        for text in context.trace.once(label_texts)
-    ]
-    looked_up, added = np.array(of_scope, dtype=np.bool_)[label[collectives.row]].T
+    collectives, texts = context.collectives, context.trace.once(label_texts)
+    label = context.trace.once(op_labels).of_row[collectives.row]
+    looked_up, added = (
+        np.array([bool(ends.search(text)) for text in texts])[label]
+        for ends in (_ROWS, _ADDED_ROWS)
+    )
     rows = looked_up | (added & (collectives.kind == CollectiveKind.ALL_GATHER))
-    time_ps = collectives.duration_ps
-    return 2 * int(time_ps[rows].sum()) > int(time_ps.sum())
+    return 2 * int(collectives.duration_ps[rows].sum()) > int(collectives.duration_ps.sum())
 
 
 def _per_step_in_loop(context: Context) -> int:

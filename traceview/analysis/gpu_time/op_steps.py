@@ -12,7 +12,7 @@ from typing import Annotated, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from traceview.analysis.facts.layers import LabelPlaces, Place, label_places
+from traceview.analysis.facts.layers import label_places
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.ids import unique_ids
@@ -234,8 +234,10 @@ def _ops(trace: Trace) -> tuple[list[_Op], Int32Array]:
     op, class_ = np.tile(op_of_label, 2), np.tile(columns.class_[row], 2)
     # A kernel does not tell ops of replicas apart.
     stem = np.append(stem_of_label, np.zeros(row.size, dtype=np.int32))
-    # Of each program the compiler names instructions alike.
+    # Of each program the compiler names instructions alike. The last maker is that of `NONE`.
     made = trace.once(label_places)
+    makers = [("/".join(each.scopes) or None, each.line or None) for each in made.places]
+    makers.append((None, None))
     is_made = (columns.instruction[row] != NONE) & np.array([not type_ for _, type_ in names])[
         op_of_label
     ]
@@ -244,18 +246,12 @@ def _ops(trace: Trace) -> tuple[list[_Op], Int32Array]:
     number, first = SWEEPS.labelled(number, place, class_)
     keys = (column[first].tolist() for column in (class_, op, stem, place))
     ops = [
-        _Op(CLASS_KEYS[of_class], *names[int(name)], stems[kernel], *_maker(made, at))
+        _Op(CLASS_KEYS[of_class], *names[int(name)], stems[kernel], *makers[at])
         for of_class, name, kernel, at in zip(*keys, strict=True)
     ]
     is_replica = np.array([device.kind == "replica" for device in trace.device_list], np.bool_)
     of_replica = np.where(is_replica, row.size, 0)[columns.device]
     return ops, number[labels.of_row + of_replica]
-
-
-def _maker(made: LabelPlaces, place: int) -> tuple[str | None, str | None]:
-    """The layer and the line of a place."""
-    known = Place(()) if place == NONE else made.places[place]
-    return "/".join(known.scopes) or None, known.line or None
 
 
 def _parts(trace: Trace) -> tuple[list[tuple[str, str]], Int32Array]:

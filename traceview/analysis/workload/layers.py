@@ -234,9 +234,10 @@ def _nested(rows: Iterable[LayerTime]) -> Iterator[tuple[int, str, str | None]]:
             yield 0, named or UNATTRIBUTED, None
             continue
         inner = layer[len(around[-1]) + 1 :] if around else layer
-        is_line = not inner and row.source_line
-        name = line_words(row.source_line) if is_line else inner or layer.rpartition("/")[2]
-        yield len(around), name, None if is_line else row.source_line
+        if row.source_line and not inner:
+            yield len(around), line_words(row.source_line), None
+        else:
+            yield len(around), inner or layer.rpartition("/")[2], row.source_line
         if layer not in around:
             around.append(layer)
 

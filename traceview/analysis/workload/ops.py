@@ -36,7 +36,7 @@ TITLE: Final = "Top ops"
 
 _LEAD: Final = "By total time in the window."
 _LEAD_OF_CPUS: Final = (
-    "By total time in the window, with waits for a core, which layers do not count."
+    "By total time in the window, including waits for a core, which layers leave out."
 )
 MOST_GROUPS: Final = 8
 """Devices, or groups of devices with the same ops, that have a table each."""
