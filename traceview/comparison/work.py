@@ -18,7 +18,7 @@ from traceview.comparison.noise import Difference, Level, RunSpread, most_chance
 from traceview.report.model import Report
 
 _Name: TypeAlias = tuple[str, ...]
-"""What tells work apart; numbers in it may be others."""
+"""What tells work apart, last its function and its layer; numbers in names and layers may be others."""
 
 Row = TypeVar("Row", bound=TimeInSteps)
 
@@ -190,9 +190,10 @@ def _renumbered(old: Iterable[_Name], new: Iterable[_Name]) -> dict[_Name, _Name
     Only where as many have come as have gone.
     """
     kinds: dict[_Name, tuple[list[_Name], list[_Name]]] = {}
-    for place, names in enumerate((old, new)):
-        for name in sorted(names, key=_in_order):
-            kind = tuple(_NUMBER.sub("", text) for text in name)
+    for place, side in enumerate((old, new)):
+        for name in sorted(side, key=_in_order):
+            *names, function, layer = name
+            kind = (*(_NUMBER.sub("", text) for text in (*names, layer)), function)
             kinds.setdefault(kind, ([], []))[place].append(name)
     pairs = (zip(*both, strict=True) for both in kinds.values() if len(both[0]) == len(both[1]))
     return dict(chain.from_iterable(pairs))

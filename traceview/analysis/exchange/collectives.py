@@ -137,8 +137,8 @@ SMALL: Final = Rule(
     # Choices of ours: healthy steps of 48 programs had at most one such collective.
     limits={"fewest_calls": MANY_CALLS, "most_bytes": 64_000},
     starts_at=(
-        "{limit} of the GPU time, while nothing computes, in collectives of at most {most_bytes} each, or outside of the optimizer "
-        "where no sizes are recorded, if a step has {fewest_calls} or more of them and they are half of all"
+        "{limit} of the GPU time, while nothing computes, in collectives of at most {most_bytes}, without recorded sizes in those "
+        "outside of the optimizer, if a step has {fewest_calls} or more, half of all"
     ),
     title="{who:spends/spend} {loss} in collectives that exchange little each",
     titles={

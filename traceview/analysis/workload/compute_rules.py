@@ -271,8 +271,8 @@ HOST_OP: Final = _rule(
     },
     at_least=("all_checks",),
     meaning=(
-        "The step runs ops that are no part of the model. The loss is their time while no op of the model runs, and what "
-        "other devices wait for them. On CPU devices they count as compute. Ops of the input pipeline are not meant."
+        "The step runs ops that are no part of the model. The loss is their time while no other runs, and what "
+        "other devices wait for them. On CPU devices they count as compute. Ops of the input pipeline do not count."
     ),
     notes={
         "all_checks": "`tf.debugging.enable_check_numerics` adds one after every op, which also keeps ops from being fused."
