@@ -118,7 +118,7 @@ def _shown_maker(row: _Made, function: str, layer_count: int) -> tuple[str | Non
     return (row.layer, None) if has_layer else (None, row.source_line)
 
 
-_NUMBER_OF_XLA: Final = lazy_pattern(r"(?:\.(?:\d+|clone|remat\d*))+$")
+_NUMBER_OF_XLA: Final = lazy_pattern(r"(?:\.(?:\d{1,9}|clone|remat\d?)){1,4}$")
 
 
 def _own_name(row: OpInSteps) -> str:
