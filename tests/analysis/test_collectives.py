@@ -73,7 +73,8 @@ def test_exchanges_inside_a_loop_belong_behind_it(
                 start_ms = 20 + 3 * place
                 step.kernel(ordinal, start_ms, start_ms + 3, name=NCCL_NAME, op=op, stream=22)
     found = findings(analyzed(tmp_path, trace))["collective-exposed"]
-    assert (f"exchanges inside of a loop, {count} collectives per step" in found.title) is is_loop
+    assert ("exchanges inside of a loop" in found.title) is is_loop
+    assert (f"The loop makes {count} collectives per step." in found.explanation) is is_loop
     assert found.action.startswith("If the loop only adds up gradients") is is_loop
 
 
@@ -162,6 +163,20 @@ def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
     one = findings(report)["collective-exposed"]
     assert (one.severity, one.confidence) == ("warning", "low")
     assert one.sentences[2] == "alone"
+
+
+def test_rows_of_a_table_grow_with_the_batch(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            step.kernel(ordinal, 0.1, 30)
+            op = "adam/CollectiveGatherV2:CollectiveGatherV2"
+            step.kernel(
+                ordinal, 30, 40, name=NCCL_NAME.replace("AllReduce", "AllGather"), op=op, stream=22
+            )
+    one = findings(analyzed(tmp_path / "rows", trace))["collective-exposed"]
+    assert one.sentences[1] == "rows"
+    assert "A larger batch does not help" in one.advice
 
 
 # Calls
@@ -266,7 +281,7 @@ def of_values(step: Step, first: int, count: int, size: int) -> None:
 def test_collectives_of_batch_normalization_are_named(tmp_path: Path) -> None:
     finding = analyzed_steps(tmp_path, layer_step)["small-collectives"]
     assert finding.title == (
-        "Both GPUs spend 8.00 of 50.0 ms (16%) in 8 collectives of synchronised batch normalisation"
+        "Both GPUs spend 8.00 of 50.0 ms (16%) in collectives of synchronised batch normalisation"
     )
     assert "without synchronized=True" in finding.action
     of_others = analyzed_steps(tmp_path / "others", partial(layer_step, layer="memory_bank"))
@@ -287,7 +302,7 @@ def test_many_small_collectives(count: int, size: int, is_small: bool, tmp_path:
     if is_small:
         small = found["small-collectives"]
         assert small.title == (
-            "Both GPUs spend 16.0 of 50.0 ms (32%) in 8 collectives that exchange little each"
+            "Both GPUs spend 16.0 of 50.0 ms (32%) in collectives that exchange little each"
         )
         assert "takes a list of tensors" in small.action
         # That of the gradients, 4 %, is too short to be told.

@@ -251,7 +251,7 @@ def test_an_overhead_beyond_the_spread_is_that_of_all_but_the_wait_for_input(wai
     step_times = times([9, 10, 10, 11, 10], [12, 13, 13, 13, 14], wait)
     assert step_times.ratios == pytest.approx((3 / (10 + wait), 0))
     assert str(step_times) == (
-        f"cost of recording: {3 / (10 + wait):+.0%} per step (median 10.00 → 13.00 ms per call of the step)"
+        f"cost of recording: {3 / (10 + wait):+.0%} per step (median 10.00 → 13.00 ms from call to call of the step on the host, without waits for input)"
     )
 
 

@@ -124,6 +124,17 @@ def test_a_command_in_a_sentence_is_never_broken(width: int) -> None:
     assert " ".join(" ".join(lines).split()).endswith(note.replace("`", ""))
 
 
+@pytest.mark.parametrize("name", ["a_training_script_with_a_long_name.py", "script" * 7 + ".py"])
+@pytest.mark.parametrize("end", ["", ".", ","])
+def test_the_number_of_a_line_is_never_broken(name: str, end: str) -> None:
+    for number in ("7", "123", "123456"):
+        section = Section("steps", "Steps", notes(f"Python runs in {name}:{number}{end}"))
+        lines = render_section(section, width=40, color=False).splitlines()
+        assert all(cell_len(line) <= 40 for line in lines)
+        assert f":{number}{end}" in lines[-1]
+        assert "".join(line.strip() for line in lines).endswith(f"{name}:{number}{end}")
+
+
 # Strips
 
 

@@ -261,6 +261,13 @@ def test_no_verdict_is_a_warning() -> None:
     assert (suite.attrib["failures"], suite.attrib["errors"]) == ("0", "1")
 
 
+def test_conditions_without_a_verdict_for_one_reason_say_it_once() -> None:
+    conditions = [condition_of("step_time:+5%"), condition_of("step_time:+8%")]
+    text = markdown.render_section(gate_section(judged(side(110), conditions, side(100))))
+    assert text.count("give 3 captures of each side") == 1
+    assert "step\\_time:+5%, step\\_time:+8%: " in text
+
+
 def test_no_name_becomes_an_annotation_of_its_own() -> None:
     for text in (*HOSTILE, "::add-mask::x", "a\n::error::b", "%0A::error::b", "x,file=/etc/passwd"):
         row = structs.replace(MIXED.judgements[0].rows[0], measured=text, where=text)

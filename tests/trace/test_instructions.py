@@ -88,6 +88,7 @@ def test_a_damaged_program_takes_nothing_else_with_it(tmp_path: Path) -> None:
     add_programs(path, {"jit_g(2)": proto, "jit_f(1)": module_of("jit(f)/dense/dot")})
     with pytest.raises(TraceFormatError, match="damaged program") as caught:
         load(tmp_path)
+    assert caught.value.hint == f"what is readable of it: traceview analyze {path} --salvage"
     begin = path.read_bytes().index(broken)
     assert caught.value.offset is not None
     assert begin <= caught.value.offset <= begin + len(broken)

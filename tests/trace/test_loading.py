@@ -198,6 +198,13 @@ def test_nothing_is_readable_even_with_salvage(tmp_path: Path) -> None:
         load(tmp_path, salvage=True)
 
 
+def test_no_hint_to_salvage_where_nothing_is_readable(tmp_path: Path) -> None:
+    recording().write(tmp_path).write_bytes(b"A" * 2)
+    with pytest.raises(TraceFormatError) as caught:
+        load(tmp_path)
+    assert caught.value.hint is None
+
+
 # Clocks
 
 

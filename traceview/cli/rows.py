@@ -58,7 +58,7 @@ def _view(context: Context, choice: Choice) -> View:
     )
 
 
-_ORDERS: Final = {"input": "most work first", "copies": "longest exposed first"}
+_ORDERS: Final = {"input": "longest calls first", "copies": "longest exposed first"}
 
 
 def _of_topic(name: str, context: Context, choice: Choice) -> Answer:

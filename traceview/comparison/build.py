@@ -11,6 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from traceview.analysis.machine.environment import PUBLIC_NAMES, SOFTWARE
+from traceview.analysis.machine.load import GPU_SHARED, GPU_THROTTLED, OTHER_PROCESSES
 from traceview.analysis.measures.device_report import HostEnvironment
 from traceview.base.errors import ComparisonError
 from traceview.base.location import Location
@@ -42,7 +43,7 @@ from traceview.document import numbers
 from traceview.document.vocabulary import DEVICE_KINDS, STEP_METHODS
 from traceview.report.build import analyze
 from traceview.report.formats import report_at
-from traceview.report.model import Report, why_absent
+from traceview.report.model import PROFILER_FACTOR, Report, profiler_factor, why_absent
 from traceview.store.address import location_of
 from traceview.trace.model import Trace
 
@@ -66,6 +67,13 @@ def _limits(
             else "a run has no step with device events"
         )
         yield f"The difference is not explained by states: {why}"
+    for name, side in zip(SIDES, (before, after), strict=True):
+        causes = Counter(cause for report in side.reports for cause in _disturbances(report))
+        for cause, count in sorted(causes.items()):
+            which = (
+                f"{count} of {len(side.reports)} captures" if side.reports[1:] else "the capture"
+            )
+            yield f"{cause} made steps longer in {which} {name}, which may be the difference"
     if step.basis == "assumed":
         yield (
             "One capture of a side does not show how much runs differ without a change; "
@@ -79,6 +87,22 @@ def _limits(
     if unknown:
         runs = numbers.listed(list(unknown))
         yield f"Batch, precision, strategy and versions are not known of {runs}"
+
+
+_DISTURBANCES: Final = {
+    OTHER_PROCESSES.code: "other processes",
+    GPU_SHARED.code: "another program on the GPU",
+    GPU_THROTTLED.code: "a lower clock of the GPU",
+}
+
+
+def _disturbances(report: Report) -> set[str]:
+    """What made the steps of a capture longer than the program does."""
+    own = {of.code for of in report.findings if "started" not in of.sentences}
+    words = {words for code, words in _DISTURBANCES.items() if code in own}
+    return words | (
+        {"the profiler"} if profiler_factor(report.capture) >= PROFILER_FACTOR else set()
+    )
 
 
 Source = Trace | Report | str | Location
@@ -165,8 +189,8 @@ def _step_difference(
         before_ps=floor(old),
         after_ps=floor(new),
         difference_ps=floor(new) - floor(old),
-        ratio=float(new) / float(old) - 1 if old else None,
-        typical_ratio=change.value if change else None,
+        change_ratio=float(new) / float(old) - 1 if old else None,
+        typical_change_ratio=change.value if change else None,
         low_ratio=change.low if change else None,
         high_ratio=change.high if change else None,
         least_shown_ratio=change.least_shown if change else None,
@@ -181,6 +205,7 @@ def _runs(side: Side) -> tuple[ComparedRun, ...]:
             logdir=report.source.logdir,
             run=report.source.run,
             step_count=int(steps.lengths_ps.size),
+            step_ps=floor(steps.mean_ps),
         )
         for report, steps in zip(side.reports, side.steps, strict=True)
     )

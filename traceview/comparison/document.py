@@ -60,22 +60,20 @@ def verdict_of(comparison: Comparison) -> str:
     step, reasons = comparison.step, ", and ".join(_reasons(comparison))
     times, gone = f"{_times(step)} per step", _gone(comparison)
     if step.direction not in ("slower", "faster"):
-        shown, ratio = step.least_shown_ratio, step.ratio or 0.0
+        shown, ratio = step.least_shown_ratio, step.change_ratio or 0.0
         if step.basis == "assumed" and abs(ratio) >= _PROBABLE_RATIO:
             change = "faster" if ratio < 0 else "slower"
-            captures = min(len(comparison.before), len(comparison.after))
-            more = f": {ENOUGH}" if captures < ENOUGH_RUNS else ""
             differs = f": {reasons}" if reasons else ""
-            return f"{times}, probably {change}{differs}{gone}. One capture a side cannot prove it{more}"
+            return f"{times}, probably {change}{differs}{gone}. One capture a side cannot prove it"
         verdict = "No verdict" if shown is None or shown >= TOO_NOISY else "No clear change"
         return f"{verdict}: {times}. {_least_shown(comparison)}{_changed_states(comparison)}{gone}"
     because = f", because {reasons}" if reasons else ""
     # What is beyond noise may be little beside what is not.
     inside = "" if reasons else _changed_states(comparison)
     how_sure = f"({interval_words(step)}){because}{gone}{inside}"
-    if step.is_mean_typical and step.ratio is not None:
-        return f"{ratio_words(step.ratio)}: {times} {how_sure}"
-    change = ratio_words(step.typical_ratio or 0.0)
+    if step.is_mean_typical and step.change_ratio is not None:
+        return f"{ratio_words(step.change_ratio)}: {times} {how_sure}"
+    change = ratio_words(step.typical_change_ratio or 0.0)
     return f"The typical step, without the slowest third, is {change}: mean {times} {how_sure}"
 
 
@@ -128,8 +126,9 @@ def _times(step: StepDifference) -> str:
 
 
 def interval_words(step: StepDifference) -> str:
-    """`95% interval 10–14%` of a change that is shown."""
-    ratio, low, high = step.typical_ratio or 0.0, step.low_ratio or 0.0, step.high_ratio or 0.0
+    """`95% interval 10–14%` of a change that is shown, in the unit of the change."""
+    ratio = (step.change_ratio if step.is_mean_typical else step.typical_change_ratio) or 0.0
+    low, high = step.low_ratio or 0.0, step.high_ratio or 0.0
     ends = sorted((low, high), key=abs)
     if _is_in_times(ratio) and min(ends) > -1:
         words = f"{_times_as(ends[0])} to {_times_as(ends[1])} times"
@@ -147,7 +146,8 @@ def _least_shown(comparison: Comparison) -> str:
     if shown < TOO_NOISY:
         return f"These runs would show a change of {numbers.percent(shown)} or more"
     captures = min(len(comparison.before), len(comparison.after))
-    more = f": {ENOUGH}" if captures < ENOUGH_RUNS else ""
+    # Where the noise is assumed, a limit of the comparison says so, with the advice.
+    more = f": {ENOUGH}" if captures < ENOUGH_RUNS and basis != "assumed" else ""
     who = "One capture shows" if basis == "assumed" else "These runs differ too much: they show"
     if shown >= SHOW_NOTHING:
         return f"{who} no change{more}"
@@ -289,14 +289,12 @@ def _work_clause(change: _Change, comparison: Comparison, longer: str) -> str | 
 
 
 def _work_words(work: WorkDifference) -> str:
-    """`loss, train.py:31`, `conv/1`, or both; of an op its name."""
-    match work:
-        case OpDifference():
-            return work.op or work.kernel or ""
-        case PartDifference():
-            line = line_words(work.source_line) if work.source_line else ""
-            return ", ".join(filter(None, (work.layer, line)))
-    return ""
+    """`loss, train.py:31` or `conv/1`; of an op first its name."""
+    if not isinstance(work, OpDifference | PartDifference):
+        return ""
+    name = (work.op or work.kernel or "") if isinstance(work, OpDifference) else ""
+    line = line_words(work.source_line) if work.source_line else ""
+    return ", ".join(filter(None, (name, work.layer, line)))
 
 
 # The document
@@ -375,13 +373,14 @@ def _names(runs: Sequence[ComparedRun]) -> str:
     return f"{first} and {len(runs) - 1} more" if len(runs) > 1 else first
 
 
-def _sides(comparison: Comparison) -> tuple[str, ...]:
-    """`before: logs/a, 12 steps`."""
+def _sides(comparison: Comparison) -> Iterator[str]:
+    """`before: logs/a, 12 steps`; of several captures the step of each."""
     is_same = comparison.before[0].logdir == comparison.after[0].logdir
-    return tuple(
-        f"{name}: {_place(runs, has_run=is_same)}, {numbers.plural(sum(run.step_count for run in runs), 'step')}"
-        for name, runs in (("before", comparison.before), ("after", comparison.after))
-    )
+    for name, runs in (("before", comparison.before), ("after", comparison.after)):
+        steps = numbers.plural(sum(run.step_count for run in runs), "step")
+        each = numbers.listed([numbers.time(run.step_ps) for run in runs])
+        mean = f", mean per capture {each}" if runs[1:] else ""
+        yield f"{name}: {_place(runs, has_run=is_same)}, {steps}{mean}"
 
 
 def _place(runs: Sequence[ComparedRun], *, has_run: bool) -> str:

@@ -82,21 +82,20 @@ def _change_words(row: JudgedRow) -> str:
 
 
 def _notes(result: GateResult) -> Iterator[str]:
+    conditions: dict[str, list[str]] = {}
     for judgement in result.judgements:
-        yield from _notes_of(judgement)
+        hidden = len(judgement.rows) - MOST_ROWS
+        if hidden > 0 and judgement.outcome != "holds":
+            yield f"{judgement.condition}: {numbers.plural(hidden, 'more row')} not listed."
+        for reason in dict.fromkeys(row.reason for row in judgement.rows if row.reason):
+            conditions.setdefault(reason, []).append(judgement.condition)
+    for reason, of_reason in conditions.items():
+        yield f"{', '.join(of_reason)}: {numbers.sentence(reason)}"
     if result.capture_quality != "ok":
         yield f"Capture: {look_of(QUALITIES, result.capture_quality).words}."
     reasons = {row.reason for judgement in result.judgements for row in judgement.rows}
     if result.outcome == "failed" and result.headline.rstrip(".") not in reasons:
         yield f"What costs most: {result.headline}"
-
-
-def _notes_of(judgement: Judgement) -> Iterator[str]:
-    hidden = len(judgement.rows) - MOST_ROWS
-    if hidden > 0 and judgement.outcome != "holds":
-        yield f"{judgement.condition}: {numbers.plural(hidden, 'more row')} not listed."
-    for reason in dict.fromkeys(row.reason for row in judgement.rows if row.reason):
-        yield f"{judgement.condition}: {numbers.sentence(reason)}"
 
 
 # GitHub

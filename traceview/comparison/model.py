@@ -24,7 +24,7 @@ from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import CLASSES
 from traceview.ledger.states import KEYS
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 
 LONGEST_VALUE: Final = 40
 """Characters of a name or a value in a sentence."""
@@ -39,11 +39,13 @@ class ComparedRun(Record, frozen=True):
         logdir: Log directory that the capture was read from.
         run: Name of the run.
         step_count: Used steps; steps of the same number on several hosts count once.
+        step_ps: Their mean, rounded down, picoseconds.
     """
 
     logdir: PathName
     run: RunName
     step_count: Count
+    step_ps: Picoseconds
 
 
 class Condition(Record, frozen=True):
@@ -75,10 +77,10 @@ class StepDifference(Record, frozen=True):
         before_ps: Mean step before, mean over the captures, rounded down, picoseconds.
         after_ps: The same after.
         difference_ps: after_ps − before_ps.
-        ratio: The difference as a share of the step before; negative where it became faster.
-        typical_ratio: By which share of the step before the typical step differs, the mean without the slowest third; null
+        change_ratio: The difference as a share of the step before; negative where it became faster.
+        typical_change_ratio: By which share of the step before the typical step differs, the mean without the slowest third; null
             where a step has no length.
-        low_ratio: Lower end of the 95% interval of typical_ratio; null with a single step on a side.
+        low_ratio: Lower end of the 95% interval of typical_change_ratio; null with a single step on a side.
         high_ratio: Upper end of it.
         least_shown_ratio: Smallest change that 90% of runs as noisy as these show, as a share of the step before.
         direction: slower or faster where the interval excludes zero, none where it does not, unknown without an interval.
@@ -89,8 +91,8 @@ class StepDifference(Record, frozen=True):
     before_ps: Picoseconds
     after_ps: Picoseconds
     difference_ps: Integer
-    ratio: float | None
-    typical_ratio: float | None
+    change_ratio: float | None
+    typical_change_ratio: float | None
     low_ratio: float | None
     high_ratio: float | None
     least_shown_ratio: float | None
@@ -100,9 +102,9 @@ class StepDifference(Record, frozen=True):
     @property
     def is_mean_typical(self) -> bool:
         """Whether the change of the mean step is in the interval: few long steps do not decide it."""
-        if self.ratio is None or self.low_ratio is None or self.high_ratio is None:
+        if self.change_ratio is None or self.low_ratio is None or self.high_ratio is None:
             return True
-        return self.low_ratio <= self.ratio <= self.high_ratio
+        return self.low_ratio <= self.change_ratio <= self.high_ratio
 
 
 class DeviceState(Record, frozen=True):
@@ -183,14 +185,19 @@ class OpDifference(WorkDifference, frozen=True):
 
     Attributes:
         class_: Class of activity.
-        op: Name of the op without its replica part; null where not recorded.
+        op: Name of the op without its replica part, of an instruction of XLA without its number: those of one name that one
+            function or layer made are one; null where not recorded.
         kernel: Name of its longest kernel without arguments and types, after, or before where it is gone; null for host
             ops.
+        layer: The layer that made the instruction, as of a part.
+        source_line: The line that made the longest of these instructions, as of a part.
     """
 
     class_: Annotated[str, one_of(*CLASSES)]
     op: OpName | None
     kernel: KernelName | None
+    layer: OpName | None
+    source_line: SourceLine | None
 
 
 class PartDifference(WorkDifference, frozen=True):
@@ -342,7 +349,7 @@ class Comparison(Record, frozen=True):
         findings: Findings that came, went or cost another time.
     """
 
-    schema_version: Literal[4]
+    schema_version: Literal[5]
     traceview_version: VersionText
     verdict: str
     step: StepDifference

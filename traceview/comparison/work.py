@@ -1,6 +1,6 @@
 """Compares the time of ops, and of the compute of layers and functions of Python, between two sides.
 
-Ops have names that a compiler may choose anew with each change of a program; what made them is still known then.
+XLA names instructions anew with each change of a program: those of one kind that one function made are one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from traceview.comparison.model import OpDifference, PartDifference
 from traceview.comparison.noise import Difference, Level, RunSpread, most_chance, part_difference
 from traceview.report.model import Report
 
-_Name: TypeAlias = tuple[str, str]
-"""What tells work apart: a text, and one in which numbers may be others."""
+_Name: TypeAlias = tuple[str, ...]
+"""What tells work apart, last its function and its layer; numbers in names and layers may be others."""
 
 Row = TypeVar("Row", bound=TimeInSteps)
 
@@ -58,19 +58,20 @@ def op_differences(
     An op that a side does not list may have run there as long as the longest that it leaves out: a shorter one is no
     difference.
     """
+    maker = _maker([*before, *after])
 
     def named(row: OpInSteps) -> _Name:
-        return row.class_, row.op or row.kernel or ""
+        return row.class_, _own_name(row), *maker(row)
 
-    def left_out_ps(table: OpSteps) -> int:
-        return table.left_out_ps_per_step
-
+    made = _differences(
+        before, after, spread, named, lambda table: (table.rows, table.left_out_ps_per_step)
+    )
+    layers_of = Counter((name, function) for (_, name, function, _), *_ in made)
     rows = []
-    for (class_, name), row, measured in _differences(
-        before, after, spread, lambda table: table.rows, named, left_out_ps
-    ):
+    for (class_, name, function, _), row, measured in made:
         op = None if name == row.kernel else name or None
-        rows.append(OpDifference(*measured, class_, op, row.kernel))
+        shown = _shown_maker(row, function, layers_of[name, function])
+        rows.append(OpDifference(*measured, class_, op, row.kernel, *shown))
     return tuple(rows)
 
 
@@ -81,35 +82,56 @@ def part_differences(
 
     Lines move with every change of a script: those of one function are one.
     """
+    maker = _maker([*before, *after])
+    made = _differences(
+        before, after, spread, maker, lambda table: (table.parts, table.left_out_part_ps_per_step)
+    )
+    layers_of = Counter(function for (function, _), *_ in made)
+    return tuple(
+        PartDifference(*measured, *_shown_maker(row, function, layers_of[function]))
+        for (function, _), row, measured in made
+    )
 
-    def left_out_ps(table: OpSteps) -> int:
-        return table.left_out_part_ps_per_step
 
-    parts = [part for table in (*_tables(before), *_tables(after)) for part in table.parts]
+_Made: TypeAlias = OpInSteps | PartInSteps
+
+
+def _maker(reports: Sequence[Report]) -> Callable[[_Made], tuple[str, str]]:
+    """Gives the function and the layer that made work, "" for what does not tell it from other work."""
+    parts = [part for table in _tables(reports) for part in table.parts]
     functions_of = Counter(
         layer for layer, function in {(part.layer, _function(part)) for part in parts} if function
     )
     # A model that several functions apply is told by these.
     whole = {_function(part) for part in parts if part.layer and functions_of[part.layer] > 1}
 
-    def maker(row: PartInSteps) -> _Name:
+    def maker(row: _Made) -> tuple[str, str]:
         function = _function(row)
         return function, "" if function in whole else row.layer or ""
 
-    made = _differences(before, after, spread, lambda table: table.parts, maker, left_out_ps)
-    layers_of = Counter(function for (function, _), *_ in made)
-    rows = []
-    for (function, _), row, measured in made:
-        has_layer = row.layer and (not function or layers_of[function] > 1)
-        shown = (row.layer, None) if has_layer else (None, row.source_line)
-        rows.append(PartDifference(*measured, *shown))
-    return tuple(rows)
+    return maker
+
+
+def _shown_maker(row: _Made, function: str, layer_count: int) -> tuple[str | None, str | None]:
+    """The layer alone where it tells more than the function with its line, else that alone."""
+    has_layer = row.layer and (not function or layer_count > 1)
+    return (row.layer, None) if has_layer else (None, row.source_line)
+
+
+_NUMBER_OF_XLA: Final = lazy_pattern(r"(?:\.(?:\d{1,9}|clone|remat\d?)){1,4}$")
+
+
+def _own_name(row: OpInSteps) -> str:
+    """The name of an op, else its kernel; of an instruction of XLA without its number."""
+    is_instruction = row.op and not row.op_type and "/" not in row.op
+    name = row.op or row.kernel or ""
+    return _NUMBER_OF_XLA.sub("", name) if is_instruction else name
 
 
 _NUMBER_OF_LINE: Final = lazy_pattern(r":\d+(?= in [^<])")
 
 
-def _function(row: PartInSteps) -> str:
+def _function(row: _Made) -> str:
     """The function, whatever line of it; the line where it has no name, "" where none was recorded."""
     return _NUMBER_OF_LINE.sub("", row.source_line or "")
 
@@ -118,17 +140,16 @@ def _differences(
     before: Sequence[Report],
     after: Sequence[Report],
     spread: RunSpread,
-    rows_of: Callable[[OpSteps], Sequence[Row]],
     named: Callable[[Row], _Name],
-    left_out: Callable[[OpSteps], int],
+    rows_of: Callable[[OpSteps], tuple[Sequence[Row], int]],
 ) -> list[tuple[_Name, Row, _Measured]]:
     tables = [_tables(side) for side in (before, after)]
-    old, new = (_by_name([(table, rows_of(table)) for table in side], named) for side in tables)
+    old, new = (_by_name([(table, rows_of(table)[0]) for table in side], named) for side in tables)
     if not old or not new:
         return []
     renamed = _renumbered(old.keys() - new.keys(), new.keys() - old.keys())
     old = {renamed.get(name, name): work for name, work in old.items()}
-    left_out_ps = [max(map(left_out, side)) for side in tables]
+    left_out_ps = [max(rows_of(table)[1] for table in side) for side in tables]
     pairs = []
     for name in {**new, **old}:
         first, second = old.get(name), new.get(name)
@@ -169,16 +190,18 @@ def _renumbered(old: Iterable[_Name], new: Iterable[_Name]) -> dict[_Name, _Name
     Only where as many have come as have gone.
     """
     kinds: dict[_Name, tuple[list[_Name], list[_Name]]] = {}
-    for place, names in enumerate((old, new)):
-        for first, name in sorted(names, key=_in_order):
-            kind = (first, _NUMBER.sub("", name))
-            kinds.setdefault(kind, ([], []))[place].append((first, name))
+    for place, side in enumerate((old, new)):
+        for name in sorted(side, key=_in_order):
+            *names, function, layer = name
+            kind = (*(_NUMBER.sub("", text) for text in (*names, layer)), function)
+            kinds.setdefault(kind, ([], []))[place].append(name)
     pairs = (zip(*both, strict=True) for both in kinds.values() if len(both[0]) == len(both[1]))
     return dict(chain.from_iterable(pairs))
 
 
-def _in_order(name: _Name) -> tuple[str, list[tuple[int, str]], str]:
-    return name[0], [(len(number), number) for number in _NUMBER.findall(name[1])], name[1]
+def _in_order(name: _Name) -> tuple[list[tuple[int, str]], _Name]:
+    numbers = (number for text in name for number in _NUMBER.findall(text))
+    return [(len(number), number) for number in numbers], name
 
 
 def _tables(side: Sequence[Report]) -> list[OpSteps]:

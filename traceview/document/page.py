@@ -274,10 +274,18 @@ def _lines_of(text: Text, width: int) -> Iterator[Text]:
             breaks.append(start)
             used = 0
         while _BLANK not in word[1] and cell_len(text.plain[start:end]) > width:
-            start += max(len(_front(text.plain[start:end], width)), 1)
+            start += _broken(text.plain[start:end], width)
             breaks.append(start)
         used += cell_len(text.plain[start : word.end()])
     yield from text.divided(breaks)
+
+
+def _broken(word: str, width: int) -> int:
+    """Where a word is broken that is wider than a line: after a separator, and before the number of a line."""
+    front = _front(word, width)
+    after = max(front.rfind(mark) for mark in "/_-") + 1
+    before = front.rfind(":") if word.rpartition(":")[2].rstrip(".,;)").isdigit() else 0
+    return max(after or before, 0) or max(len(front), 1)
 
 
 def _front(text: str, width: int) -> str:

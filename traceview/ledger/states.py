@@ -196,11 +196,11 @@ MEANINGS: Final[dict[State, Meaning]] = {
         "for launch latency",
     ),
     State.NO_WORK: Meaning(
-        "no work given",
+        "no work recorded",
         "U",
         "dim",
-        "the device computes nothing, or far less than the others, and they were at work",
-        "without work",
+        "the device has no recorded compute, or far less than the others, and they were at work",
+        "without recorded work",
     ),
     State.UNKNOWN: Meaning(
         "not known", "?", "dim", "no recorded event shows a cause", "without a recorded cause"

@@ -226,6 +226,11 @@ def read_summary(path: Location) -> tuple[list[Plane], list[Fault]]:
         ], reader.faults
 
 
+def salvage_hint(path: Location) -> str:
+    """What reads the rest of a damaged file."""
+    return f"what is readable of it: traceview analyze {shell_path(path)} --salvage"
+
+
 def read_file(path: Location, *, salvage: bool = False, with_digest: bool = False) -> Space:
     """Read one `*.xplane.pb`. `with_digest`: its bytes are read once more, for their SHA-256.
 
@@ -337,7 +342,7 @@ class _Reader:
                 self.path,
                 reason,
                 offset=offset,
-                hint=f"what is readable of it: traceview analyze {shell_path(self.path)} --salvage",
+                hint=salvage_hint(self.path),
             )
         self.faults.append(Fault(offset, reason))
 

@@ -34,7 +34,7 @@ from traceview.document.columns import Shown, table
 from traceview.document.phrase import Sentence, Token, phrase
 from traceview.ledger.states import State
 from traceview.trace.columns import NONE, UNKNOWN_BYTES
-from traceview.trace.device.op_names import OPTIMIZER_SCOPE, split_op
+from traceview.trace.device.op_names import OPTIMIZER_SCOPE, label_texts, op_labels, split_op
 from traceview.trace.device.table import Table, category, flag, texts, whole
 from traceview.trace.device.table import table as table_of_columns
 from traceview.trace.model import missing_tasks
@@ -55,6 +55,11 @@ _ONE_SHARDING: Final = (
     "A larger batch does not help: the parts grow with it.",
 )
 
+_FEWER_ROWS: Final = (
+    "Exchange fewer rows of the table[, in {line}]: look up each id of the batch once.",
+    "A larger batch does not help: the rows grow with it. A small table may fit on each device whole.",
+)
+
 EXPOSED: Final = Rule(
     code="collective-exposed",
     states=(State.COMMUNICATION,),
@@ -68,7 +73,7 @@ EXPOSED: Final = Rule(
     title="{who:spends/spend} {loss} in exposed communication",
     titles={
         "alike": "{who:spends/spend} {loss} on exchanging what all devices have alike[, {line}]",
-        "loop": "{who:spends/spend} {loss} in exchanges inside of a loop, {count} per step[, {line}]",
+        "loop": "{who:spends/spend} {loss} in exchanges inside of a loop[, {line}]",
     },
     meaning=(
         "Devices exchange data while they compute nothing. Two things count: transfers, which are the shortest time that any "
@@ -76,6 +81,7 @@ EXPOSED: Final = Rule(
         "step would avoid. Other waits for a late device are another state."
     ),
     notes={
+        "loop": "The loop makes {count} per step.",
         "calls": "Each step has {calls}.",
         "sent": "Each device sends {sent}.",
     },
@@ -102,6 +108,8 @@ EXPOSED: Final = Rule(
         "jax-loop": "If the loop only adds up gradients, exchange their sum once behind it: `jax.lax.pmean` after the `scan`.",
         "sharding": _ONE_SHARDING,
         "jax-sharding": _ONE_SHARDING,
+        "rows": _FEWER_ROWS,
+        "jax-rows": _FEWER_ROWS,
         "jax": (
             "Exchange less often: a larger batch per device.",
             "Check the shardings: an array that two ops want in different shardings is exchanged between them.",
@@ -129,19 +137,20 @@ SMALL: Final = Rule(
     # Choices of ours: healthy steps of 48 programs had at most one such collective.
     limits={"fewest_calls": MANY_CALLS, "most_bytes": 64_000},
     starts_at=(
-        "{limit} of the GPU time, while nothing computes, in collectives that are {fewest_calls} or more per step and at least half "
-        "of all: of at most {most_bytes} each, or, where none are recorded, not of the optimizer"
+        "{limit} of the GPU time, while nothing computes, in collectives of at most {most_bytes}, without recorded sizes in those "
+        "outside of the optimizer, if a step has {fewest_calls} or more, half of all"
     ),
-    title="{who:spends/spend} {loss} in {calls} that exchange little each",
+    title="{who:spends/spend} {loss} in collectives that exchange little each",
     titles={
-        "own": "{who:spends/spend} {loss} in {calls} outside of the optimizer",
-        "norm": "{who:spends/spend} {loss} in {calls} of synchronised batch normalisation",
+        "own": "{who:spends/spend} {loss} in collectives outside of the optimizer",
+        "norm": "{who:spends/spend} {loss} in collectives of synchronised batch normalisation",
     },
     meaning=(
         "Each collective takes as long as the devices need to meet, however little it exchanges, and what comes after it "
         "waits for that."
     ),
     notes={
+        "calls": "Each step has {calls} of that kind.",
         "norm": (
             "`BatchNormalization(synchronized=True)` exchanges data between replicas inside the step, three times per layer in "
             "the forward pass and twice in the backward pass."
@@ -172,7 +181,7 @@ SMALL: Final = Rule(
         "cpu": "replicas on the CPU share its cores",
     },
     metrics={"collective_count": "such collectives per step"},
-    example="Both GPUs spend 8.00 of 50.0 ms (16%) in 20 collectives of synchronised batch normalisation",
+    example="Both GPUs spend 8.00 of 50.0 ms (16%) in collectives of synchronised batch normalisation",
 )
 
 OFF_GPU: Final = Rule(
@@ -250,7 +259,7 @@ def _small(context: Context, keys: BoolArray) -> tuple[Finding | None, BoolArray
     is_known = bool((sizes != UNKNOWN_BYTES).all())
     title = "norm" if is_of_norm else "" if is_known else "own"
     arguments: dict[str, Argument] = {"calls": Number(count, "collective")}
-    notes = ["norm"] if is_of_norm else []
+    notes = ["calls", "norm"] if is_of_norm else ["calls"]
     if keys.any():
         notes.append("keys")
         arguments["keys"] = Quantity(context.ledger.loss(keys).mean_ps, "ps")
@@ -302,11 +311,13 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
     }
     key, notes = _action(context, result), tuple(arguments)
     if in_loop := _per_step_in_loop(context):
-        key = "loop"
+        key, notes = "loop", ("loop", *notes)
         arguments["count"] = Number(in_loop, "collective")
     elif _moves_parts(context):
         key = "sharding"
-    if key in ("loop", "sharding") and (line := line_of_rows(context, rows)):
+    elif _exchanges_rows(context):
+        key = "rows"
+    if key in ("loop", "sharding", "rows") and (line := line_of_rows(context, rows)):
         arguments["line"] = Line(line)
     return EXPOSED.of_rows(
         context,
@@ -334,6 +345,23 @@ def _moves_parts(context: Context) -> bool:
 
 def _is_move(name: bytes) -> bool:
     return name.startswith((b"collective-permute", b"all-to-all"))
+
+
+_ROWS: Final = lazy_pattern(r"(?:^|[/:])gather\)*$|CollectiveGather")
+_ADDED_ROWS: Final = lazy_pattern(r"(?:^|[/:])scatter[-_]add\)*$")
+"""Ends of scopes: what devices look up in each other's parts of a table, and what they add there once all have the rows."""
+
+
+def _exchanges_rows(context: Context) -> bool:
+    """Whether most of the time of collectives is of rows that the batch looks up, not of whole gradients."""
+    collectives, texts = context.collectives, context.trace.once(label_texts)
+    label = context.trace.once(op_labels).of_row[collectives.row]
+    looked_up, added = (
+        np.array([bool(ends.search(text)) for text in texts])[label]
+        for ends in (_ROWS, _ADDED_ROWS)
+    )
+    rows = looked_up | (added & (collectives.kind == CollectiveKind.ALL_GATHER))
+    return 2 * int(collectives.duration_ps[rows].sum()) > int(collectives.duration_ps.sum())
 
 
 def _per_step_in_loop(context: Context) -> int:

@@ -174,8 +174,8 @@ def diagnose(context: Context, result: Input | None) -> Iterator[Finding | None]
 
 TITLE: Final = "Input pipeline"
 WORK: Final = (
-    "Work is time in the calls of a stage, added up over all threads; that of a parallel map is the time in which it is asked "
-    "and waits for its functions, which run elsewhere. Handing over is time in which a stage only waits for what stages on other "
+    "Time in its calls is added up over all threads, with what a stage waits for there; that of a parallel map is the time in "
+    "which it is asked and waits for its functions, which run elsewhere. Handing over is time in which a stage only waits for what stages on other "
     "threads make, or takes it over."
 )
 _ASKED_BY: Final = {True: "model", False: "background threads"}
@@ -248,8 +248,9 @@ def _slowest(row: InputHost) -> str | None:
     """How long the slowest stage works, on one thread or on several."""
     if row.slowest_stage is None:
         return None
-    more = ", on more than one thread" if (row.work_ratio or 0) > 1 else ""
-    return f"Slowest stage: {_path(row.slowest_stage)} works {numbers.percent(row.work_ratio)} of the window{more}."
+    ratio = row.work_ratio or 0.0
+    share = "all, on several threads," if ratio > 1 else numbers.percent(ratio)
+    return f"Slowest stage: calls of {_path(row.slowest_stage)} take {share} of the window."
 
 
 _HOSTS: Final = (
@@ -264,10 +265,10 @@ _STAGES: Final = (
     Shown("host", "host", 3, kind="name", if_several=True),
     Shown("asked by", lambda row: _ASKED_BY[row.blocking], kind="words", if_several=True),
     Shown(
-        "work in the window",
+        "in its calls",
         "own_ps",
         kind="time",
-        meaning="time in its calls, without the stages that it calls or waits for",
+        meaning="time in the window, without the stages that it calls or waits for",
     ),
     Shown(
         "handing over",

@@ -268,8 +268,8 @@ INPUT_BOUND: Final = Rule(
     notes={
         "late": "The thread that runs the step asks for the next batch and gets it late, and the device has nothing left to run.",
         "stage": (
-            "{stage} works {work} of the window. It does {share} of the work of all stages: time in their calls without "
-            "waiting for other stages, over all threads."
+            "The calls of {stage} take {work} of the window, without waits for other stages: {share} of those of all stages, "
+            "over all threads."
         ),
         _PREFETCH: "The pipeline does not end with prefetch, so it starts to work only when the model asks.",
         _LOCK: "Python of the pipeline keeps Python's lock from the thread of the step meanwhile.",
@@ -283,8 +283,8 @@ INPUT_BOUND: Final = Rule(
     advice="`traceview show input LOGDIR` names the slow stage.",
     actions=_ACTIONS,
     starts_at=(
-        "devices wait for input for {limit} of the GPU time; where prefetch buffers were recorded, only if the slowest stage "
-        "works {work_ratio} of the window and the buffers are empty in {empty_step_ratio} of the steps, or in steps with "
+        "devices wait for input for {limit} of the GPU time; where prefetch buffers were recorded, only if calls of the slowest "
+        "stage take {work_ratio} of the window and the buffers are empty in {empty_step_ratio} of the steps, or in steps with "
         "{empty_wait_ratio} of the wait. Python of the pipeline for whose lock the step waits {lock_wait_ratio} of the window "
         "counts while it runs"
     ),
@@ -295,8 +295,8 @@ INPUT_BOUND: Final = Rule(
         "lock_wait_ratio": LOCK_WAIT_RATIO,
     },
     metrics={
-        "work_ratio": "work of the slowest stage, share of the window",
-        "work_of_wait_ratio": "work of the slowest stage, share of the wait",
+        "work_ratio": "calls of the slowest stage, share of the window",
+        "work_of_wait_ratio": "calls of the slowest stage, share of the wait",
         "empty_step_ratio": "steps that met an empty buffer",
         "empty_wait_ratio": "wait in steps that met an empty buffer",
         "missing": "missing in the pipeline",
@@ -450,7 +450,8 @@ class _Sentences:
         """Name the slowest stage where it does most of the work that the model waits for."""
         if supply.share_ratio >= _MAIN_STAGE_RATIO:
             self.arguments["stage"] = Names((kind_of(slowest.name),), "stage")
-            self.arguments["work"] = Quantity(supply.work_ratio or 0.0, "ratio")
+            # Several threads take more; the table has their sum.
+            self.arguments["work"] = Quantity(min(supply.work_ratio or 0.0, 1.0), "ratio")
             self.arguments["share"] = Quantity(supply.share_ratio, "ratio")
             self.notes.append("stage")
 
@@ -588,9 +589,9 @@ def _evidence(context: Context, host: int, supply: InputSupply | None) -> Iterat
         # Of conditions that are alternatives only those that hold are shown.
         is_at_work = limit is None or work >= limit
         if is_at_work:
-            yield Evidence("work_ratio", work, limit, stage, where_is="stage")
+            yield Evidence("work_ratio", min(work, 1.0), limit, stage, where_is="stage")
         elif of_wait is not None:
-            yield Evidence("work_of_wait_ratio", of_wait, limit, stage, where_is="stage")
+            yield Evidence("work_of_wait_ratio", min(of_wait, 1.0), limit, stage, where_is="stage")
         if is_at_work and empty is not None and empty >= EMPTY_STEP_RATIO:
             yield Evidence("empty_step_ratio", empty, EMPTY_STEP_RATIO, name)
         of_empty = supply.empty_wait_ratio

@@ -75,12 +75,16 @@ class OpInSteps(TimeInSteps, frozen=True):
         op: Name of the op without its replica part; null where not recorded.
         op_type: Type of the op; null where not recorded.
         kernel: Name of the kernel without arguments and types; null for host ops of a replica.
+        layer: Of an instruction of XLA the layer that made it; null where no name shows any.
+        source_line: The line of Python that made it; null where none was recorded.
     """
 
     class_: Annotated[str, one_of(*CLASS_KEYS)]
     op: OpName | None
     op_type: OpType | None
     kernel: KernelName | None
+    layer: OpName | None = None
+    source_line: SourceLine | None = None
 
 
 class PartInSteps(TimeInSteps, frozen=True):
@@ -124,6 +128,8 @@ class _Op(NamedTuple):
     op: str | None
     op_type: str | None
     kernel: str | None
+    layer: str | None = None
+    line: str | None = None
 
 
 def kernel_stem(name: str) -> str:
@@ -228,11 +234,20 @@ def _ops(trace: Trace) -> tuple[list[_Op], Int32Array]:
     op, class_ = np.tile(op_of_label, 2), np.tile(columns.class_[row], 2)
     # A kernel does not tell ops of replicas apart.
     stem = np.append(stem_of_label, np.zeros(row.size, dtype=np.int32))
-    number, first = SWEEPS.labelled(op, stem, class_)
-    keys = (column[first].tolist() for column in (class_, op, stem))
+    # Of each program the compiler names instructions alike. The last maker is that of `NONE`.
+    made = trace.once(label_places)
+    makers = [("/".join(each.scopes) or None, each.line or None) for each in made.places]
+    makers.append((None, None))
+    is_made = (columns.instruction[row] != NONE) & np.array([not type_ for _, type_ in names])[
+        op_of_label
+    ]
+    place = np.tile(np.where(is_made, made.place, NONE), 2).astype(np.int32)
+    number, _ = SWEEPS.labelled(op, stem, class_)
+    number, first = SWEEPS.labelled(number, place, class_)
+    keys = (column[first].tolist() for column in (class_, op, stem, place))
     ops = [
-        _Op(CLASS_KEYS[of_class], *names[int(name)], stems[kernel])
-        for of_class, name, kernel in zip(*keys, strict=True)
+        _Op(CLASS_KEYS[of_class], *names[int(name)], stems[kernel], *makers[at])
+        for of_class, name, kernel, at in zip(*keys, strict=True)
     ]
     is_replica = np.array([device.kind == "replica" for device in trace.device_list], np.bool_)
     of_replica = np.where(is_replica, row.size, 0)[columns.device]
@@ -249,8 +264,8 @@ def _parts(trace: Trace) -> tuple[list[tuple[str, str]], Int32Array]:
     return list(number_of), np.where(is_compute, number[made.place], NONE)[labels.of_row]
 
 
-def _key(op: _Op) -> tuple[int, str, str, str]:
-    return CLASS_KEYS.index(op.class_), op.op or "", op.op_type or "", op.kernel or ""
+def _key(op: _Op) -> tuple[int | str, ...]:
+    return CLASS_KEYS.index(op.class_), *(text or "" for text in op[1:])
 
 
 ANALYSIS: Final = Analysis[OpSteps]("op_steps", compute)

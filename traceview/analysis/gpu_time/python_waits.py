@@ -291,9 +291,9 @@ PYTHON_THREAD: Final = Rule(
         "the lock, as samples of stacks show, and the step waits for the lock; or while the thread of the step waits in "
         "Python, and such a thread computes; or ops and dispatch wait for the core that it takes, as the kernel counts"
     ),
-    action="Move the work to processes of its own: `multiprocessing.get_context('spawn').Pool(4).imap(make_batch, keys)`.",
+    action="Move the work to a process of its own: `multiprocessing.get_context('spawn').Process(target=...)`.",
     advice=(
-        "One process, `Process(target=...)`, makes batches no faster than the thread did, but suffices for what no step waits for. "
+        "If it makes batches, several make them sooner: `Pool(4).imap(make_batch, keys)`. "
         "Or let the thread wait for work instead of asking for it, `queue.get()`, and call code that releases the lock, such as NumPy."
     ),
     actions={

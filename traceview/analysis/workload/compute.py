@@ -496,8 +496,10 @@ def _side_work(context: Context, kind: str, ops: _SomeOps) -> Finding | None:
     if any(type_ in _ON_EVERY_OP for type_ in types):
         title = "all_checks"
     elif not types or is_of_jax(trace):
-        names = unique_ids(context.once(_op_of_label)[ops.by_label > 0]).tolist()[:TOP_TYPES]
-        arguments["names"] = Ops(tuple(trace.names.text(name) or "" for name in names))
+        names = unique_ids(context.once(_op_of_label)[ops.by_label > 0]).tolist()
+        # XLA numbers its instructions: `debug_callback.3`.
+        kinds = dict.fromkeys((trace.names.text(name) or "").partition(".")[0] for name in names)
+        arguments["names"] = Ops(tuple(kinds)[:TOP_TYPES])
         title = "callback"
     elif kind == SideWork.PYTHON.value:
         calls = {_PYTHON_CALLS[type_] for type_ in types if type_ in _PYTHON_CALLS}

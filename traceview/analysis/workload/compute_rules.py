@@ -262,7 +262,7 @@ HOST_OP: Final = _rule(
         "py_function": "{who:spends/spend} {loss} in `tf.py_function`[, {line}]",
         "numpy_function": "{who:spends/spend} {loss} in `tf.numpy_function`[, {line}]",
         "python": "{who:spends/spend} {loss} in `tf.py_function` and `tf.numpy_function`[, {line}]",
-        "callback": "{who:spends/spend} {loss} in calls of Python inside the step, {names}[, {line}]",
+        "callback": "{who:spends/spend} {loss} in Python that {names:calls/call} inside the step[, {line}]",
         "printing": "{who:spends/spend} {loss} in `tf.print` inside the step[, {line}]",
         "summaries": "{who:spends/spend} {loss} in `tf.summary` inside the step[, {line}]",
         "checks": "{who:spends/spend} {loss} in `tf.debugging.check_numerics`[, {line}]",
@@ -271,8 +271,8 @@ HOST_OP: Final = _rule(
     },
     at_least=("all_checks",),
     meaning=(
-        "Ops inside the step that are no part of the model, while no op of the model runs, and what other devices wait for "
-        "them. On CPU devices they count as compute. Ops of the input pipeline do not count."
+        "The step runs ops that are no part of the model. The loss is their time while no other runs, and what "
+        "other devices wait for them. On CPU devices they count as compute. Ops of the input pipeline do not count."
     ),
     notes={
         "all_checks": "`tf.debugging.enable_check_numerics` adds one after every op, which also keeps ops from being fused."

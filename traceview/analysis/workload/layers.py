@@ -16,6 +16,7 @@ from traceview.analysis.measures.op_work import (
     time_by_label,
 )
 from traceview.analysis.rules.finding import Skipped
+from traceview.analysis.rules.words import line_words
 from traceview.base.intervals import Int64Array
 from traceview.base.record import (
     LARGEST,
@@ -208,25 +209,35 @@ _COLUMNS: Final = (
     Shown("backward", "backward_ps_per_step", 2),
     Shown("optimizer", "optimizer_ps_per_step", 3),
     Shown("other", "other_ps_per_step", 4, meaning="the names show no phase"),
-    Shown("line", "source_line", 1),
 )
 _FLOP_RATE: Final = Shown(
     "FLOP/s", "flops_per_second", 5, meaning="over the durations of ops with known FLOPs"
 )
 
 
-def _nested(rows: Iterable[LayerTime]) -> Iterator[tuple[int, str]]:
-    """Of each layer how many of the rows above it is inside of, and its name without the names of those."""
+def _nested(rows: Iterable[LayerTime]) -> Iterator[tuple[int, str, str | None]]:
+    """Of each row how many above it is inside of, its name without the names of those, and its line beside it.
+
+    One of several lines of a layer is named after the line.
+    """
     around: list[str] = []
     for row in rows:
         layer = row.layer
         while around and not (layer and f"{layer}/".startswith(f"{around[-1]}/")):
             around.pop()
         if layer is None:
-            yield 0, WITHOUT_LAYER if row.source_line else UNATTRIBUTED
+            named = (
+                f"{WITHOUT_LAYER}, {row.source_line.partition(' in ')[0]}"
+                if row.source_line
+                else ""
+            )
+            yield 0, named or UNATTRIBUTED, None
             continue
         inner = layer[len(around[-1]) + 1 :] if around else layer
-        yield len(around), inner or layer.rpartition("/")[2]
+        if row.source_line and not inner:
+            yield len(around), line_words(row.source_line), None
+        else:
+            yield len(around), inner or layer.rpartition("/")[2], row.source_line
         if layer not in around:
             around.append(layer)
 
@@ -237,11 +248,14 @@ def section(view: View, result: Layers) -> doc.Section:
     has_flops = any(row.flops_per_second is not None for row in result.rows)
     of_ps = result.compute_ps_per_step
     share = Shown("of compute", lambda row: doc.ratio(row.compute_ps_per_step, of_ps), kind="share")
+    named = list(_nested(rows))
     blocks = doc.table(
         "Compute by layer",
         (
-            doc.column("name", "layer", ["· " * depth + name for depth, name in _nested(rows)]),
-            *columns(rows, (share, *_COLUMNS, *([_FLOP_RATE] if has_flops else []))),
+            doc.column("name", "layer", ["· " * depth + name for depth, name, _ in named]),
+            *columns(rows, (share, *_COLUMNS)),
+            doc.column("name", "line", [line for *_, line in named], priority=1),
+            *columns(rows, [_FLOP_RATE] if has_flops else []),
         ),
         row_count=result.row_count,
         rest=f"{view.command('show layers')} -o layers.csv",

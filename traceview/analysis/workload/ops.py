@@ -35,6 +35,9 @@ from traceview.xplane.columns import joined
 TITLE: Final = "Top ops"
 
 _LEAD: Final = "By total time in the window."
+_LEAD_OF_CPUS: Final = (
+    "By total time in the window, including waits for a core, which layers leave out."
+)
 MOST_GROUPS: Final = 8
 """Devices, or groups of devices with the same ops, that have a table each."""
 
@@ -143,7 +146,7 @@ def section(view: View, result: TopOps) -> doc.Section | None:
         of_all = f"{numbers.count(hidden_count)} of {numbers.plural(result.row_count, 'row')}"
         command = f"{view.command('show ops')} -o ops.csv"
         blocks.append(doc.Remark(f"{of_all} are not shown; all of them:", command))
-    return doc.Section("ops", TITLE, tuple(blocks), lead=_LEAD)
+    return doc.Section("ops", TITLE, tuple(blocks), lead=_lead(result.rows))
 
 
 def _groups(rows: Sequence[OpRow]) -> list[tuple[list[str], list[OpRow]]]:
@@ -179,8 +182,16 @@ _OPS: Final = (
 
 def op_rows_section(device: str, rows: Table) -> doc.Section:
     """All ops and kernels of a device."""
-    blocks = table("Ops and kernels", [convert(row, OpRow) for row in rows.rows()], _OPS)
-    return doc.Section(f"ops-{device}", device, blocks)
+    ops = [convert(row, OpRow) for row in rows.rows()]
+    return doc.Section(
+        f"ops-{device}", device, table("Ops and kernels", ops, _OPS), lead=_lead(ops)
+    )
+
+
+def _lead(rows: Sequence[OpRow]) -> str:
+    # Kernels wait for no core.
+    is_of_cpus = any(row.class_ == "compute" and row.kernel is None for row in rows)
+    return _LEAD_OF_CPUS if is_of_cpus else _LEAD
 
 
 ANALYSIS: Final = Analysis[TopOps](

@@ -148,7 +148,7 @@ class StepTimes:
         without, profiled = (
             _quartiles(times)[1] / 1e6 for times in (self.unprofiled, self.profiled)
         )
-        return f"cost of recording: {start} (median {without:.2f} → {profiled:.2f} ms per call of the step)"
+        return f"cost of recording: {start} (median {without:.2f} → {profiled:.2f} ms from call to call of the step on the host, without waits for input)"
 
 
 def _followed(calls: Sequence[RecordedCall]) -> list[tuple[RecordedCall, int]]:

@@ -78,7 +78,7 @@ def compare(
     format_: Annotated[str | None, format_option(*_COMPARE_FORMATS)] = None,
     output: Output = None,
     force: Annotated[
-        bool, flag("Compare other devices or batches, too. Replace FILE.", "--force")
+        bool, flag("Compare even if devices or batches differ. Replace FILE.", "--force")
     ] = False,
     redact: Redact = False,
     width: Width = None,

@@ -56,7 +56,7 @@ from traceview.trace.strategy.steps import StoredStep, find_steps
 from traceview.xplane.columns import Line, Plane, Space, Stat
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.planes import RATIO_STATS, STEPS_LINE, TEXT_STATS, PlaneKind
-from traceview.xplane.read import MAX_HOURS, read_file
+from traceview.xplane.read import MAX_HOURS, read_file, salvage_hint
 from traceview.xplane.table import ABSOLUTE_STAMP_NS, PlaneTable, build_table, stat_of
 
 
@@ -143,9 +143,14 @@ def read_host(path: Location, *, salvage: bool = False, with_digest: bool = True
     for accepted in (salvage, True):
         try:
             space = read_file(path, salvage=accepted, with_digest=with_digest)
-            return HostFile(space.size, _PartReader(space, salvage=accepted).part(), error)
+            part = _PartReader(space, salvage=accepted).part()
+            if error is not None:
+                error.hint = error.hint or salvage_hint(path)
+            return HostFile(space.size, part, error)
         except (TraceFormatError, TraceNotFoundError) as reason:
             error = error or reason
+    if error is not None and error.hint == salvage_hint(path):
+        error.hint = None  # nothing is readable
     return HostFile(path.stat().st_size if path.exists() else 0, None, error)
 
 
