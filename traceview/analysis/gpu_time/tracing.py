@@ -112,6 +112,10 @@ RETRACING: Final = Rule(
             "Give {argument} one sharding in all calls: `jax.device_put(batch, sharding)`.",
             "`out_shardings` of `jax.jit` sets that of results that the next step is given.",
         ),
+        "jax-keys": (
+            "Give each call {argument}, of zeros where there is none: another set of arguments or keys compiles the function.",
+            "A mask, or a weight of 0, leaves it out of the sum.",
+        ),
         "jax-function": (
             "Make the function and its `jax.jit` once, before the loop.",
             "A lambda, a `partial` or a function that is defined in the loop is a new one to `jax.jit` each time.",
@@ -416,7 +420,7 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
 class Changed(Struct, frozen=True):
     """An argument that a function of JAX was compiled again for.
 
-    `kind`: shape, dtype, static or sharding, as the actions of the rule, or empty. `words`: what it was compiled for last, which need not be the call before, and now.
+    `kind`: keys, shape, dtype, static or sharding, as the actions of the rule, or empty. `words`: what it was compiled for last, which need not be the call before, and now.
     """
 
     name: str
@@ -459,7 +463,7 @@ def _changed(change: ArgumentChange) -> Changed:
     """`float32[96,128] -> float32[64,128]`."""
     old, new = change.old, change.new
     words = " -> ".join(_kind(each) if each else "absent" for each in (old, new))
-    kind = ""
+    kind = "" if old and new else "keys"
     if old is not None and new is not None:
         if old.static or new.static:
             # An object cannot be passed as an array.
