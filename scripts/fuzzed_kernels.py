@@ -18,7 +18,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 from types import ModuleType
@@ -113,35 +112,6 @@ def _merged(choice: Random) -> tuple[Any, ...]:
     if choice.random() < 0.2:
         start = start[::-1].copy()
     return start, start + length - choice.randrange(2)
-
-
-@dataclass(frozen=True)
-class _Reaches:
-    """What the module that is called makes of these ends, which is that module's own affair."""
-
-    end: Array
-
-
-def _long_count(choice: Random) -> int:
-    """At times so many events that blocks of blocks of them are skipped."""
-    return choice.choice((*(_count(choice) for _ in range(9)), 1500))
-
-
-def _touching(choice: Random) -> tuple[Any, ...]:
-    start, length = _spans(choice, _long_count(choice))
-    return start, start + length, _Reaches(start + length), *_apart(choice, _count(choice))
-
-
-def _clearest(choice: Random) -> tuple[Any, ...]:
-    start, length = _spans(choice, _long_count(choice))
-    end = start + length
-    of_span, span_length = _spans(choice, _count(choice))
-    shows, wanted = (
-        np.array([choice.randrange(8) for _ in range(size)], dtype=np.uint16)
-        for size in (start.size, of_span.size)
-    )
-    nearly = choice.choice((1.0, 0.5, 0.0))
-    return start, end, _Reaches(end), shows, of_span, of_span + span_length, wanted, nearly
 
 
 def _last_open(choice: Random) -> tuple[Any, ...]:
@@ -312,8 +282,6 @@ SWEEP_CALLS: Final[dict[str, Make]] = {
     "places": _places,
     "covered_before": _covered_before,
     "merged": _merged,
-    "touching": _touching,
-    "clearest": _clearest,
     "last_open": _last_open,
     "marked": _marked,
     "are_marked": _are_marked,
@@ -460,19 +428,12 @@ DECODER_CALLS: Final = (
 
 def outcome_of(module: ModuleType, name: str, arguments: tuple[Any, ...]) -> Any:
     """What a function gives, in a form that can be compared; an error by its class and text."""
-    copied = tuple(_own(module, part) for part in arguments)
+    copied = tuple(dict(part) if isinstance(part, dict) else part for part in arguments)
     try:
         found = getattr(module, name)(*copied)
     except (ValueError, IndexError) as error:
         return type(error).__name__, str(error)
     return _comparable((found, *(part for part in copied if isinstance(part, dict))))
-
-
-def _own(module: ModuleType, part: Any) -> Any:
-    """An argument for one module: what it may change is copied."""
-    if isinstance(part, _Reaches):
-        return module.reaches(part.end)
-    return dict(part) if isinstance(part, dict) else part
 
 
 def _comparable(value: Any) -> Any:

@@ -54,49 +54,6 @@ def merged(start: _Int64Array, end: _Int64Array) -> tuple[_Int64Array, _Int64Arr
     return merged_start, covered
 
 
-def reaches(end: _Int64Array) -> _Int64Array:
-    """What `touching` and `clearest` skip events by: the latest end up to each."""
-    return np.maximum.accumulate(end)
-
-
-def touching(
-    start: _Int64Array,
-    end: _Int64Array,
-    latest: _Int64Array,
-    span_start: _Int64Array,
-    span_end: _Int64Array,
-) -> _Int64Array:
-    """The places of the events that overlap a span: they begin before its end and end after its start; ascending int64."""
-    next_start = np.append(span_start, np.iinfo(np.int64).max)
-    return np.flatnonzero(next_start[np.searchsorted(span_end, start, side="right")] < end)
-
-
-def clearest(
-    start: _Int64Array,
-    end: _Int64Array,
-    latest: _Int64Array,
-    shows: npt.NDArray[np.uint16],
-    span_start: _Int64Array,
-    span_end: _Int64Array,
-    wanted: npt.NDArray[np.uint16],
-    nearly: float,
-) -> _Int64Array:
-    """The event that covers most of each span, of those that show what is wanted of it; -1 without one."""
-    result = np.full(span_start.size, -1, dtype=np.int64)
-    first = np.searchsorted(latest, span_start, side="right").tolist()
-    last = np.searchsorted(start, span_end, side="left").tolist()
-    spans = zip(first, last, span_start.tolist(), span_end.tolist(), wanted.tolist(), strict=True)
-    for number, (low, high, begin, finish, bits) in enumerate(spans):
-        place = np.arange(low, max(low, high))
-        place = place[(end[place] > begin) & (shows[place] & bits != 0)]
-        if place.size:
-            overlap = np.minimum(end[place], finish) - np.maximum(start[place], begin)
-            place = place[overlap >= nearly * overlap.max()]
-            order = np.lexsort((-start[place], end[place] - start[place]))
-            result[number] = place[order[0]]
-    return result
-
-
 def last_open(end: _Int64Array, limit: _Int64Array, time: _Int64Array) -> _Int64Array | None:
     """For each query the last index below `limit` whose `end` lies after `time`, -1 without one."""
     if (limit[1:] < limit[:-1]).any() or (time[1:] < time[:-1]).any():

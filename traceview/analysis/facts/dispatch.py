@@ -418,7 +418,7 @@ def _spans_of_keys(context: Run, host: int, begun_ps: Int64Array, least_count: i
     trace, states = context.trace, context.idle.states[host]
     if begun_ps.size < max(least_count, 1):
         return NEVER
-    columns, rows = trace.host_columns, states.by_start(states.caller).rows
+    columns, rows = trace.host_columns, states.by_start(states.caller)
     names = columns.name[rows]
     inside = rows[~states.is_marker(rows)]
     calls = union(columns.start_ps[inside], columns.end_ps[inside])

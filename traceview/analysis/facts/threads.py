@@ -61,12 +61,12 @@ def lock_waits(context: Run, device: int) -> IntervalSet:
     """
     trace, gaps = context.trace, context.idle.gaps[device]
     states = context.idle.states[trace.device_list[device].host]
-    events = states.by_start(states.caller)
-    names = trace.host_columns.name[events.rows]
-    calls = np.flatnonzero(trace.names.where(names, _is_call))
-    end = events.end_ps[calls]
-    last = np.searchsorted(events.start_ps, end)
-    inside = largest_between(events.end_ps, calls + 1, last, 0)
+    columns, rows = trace.host_columns, states.by_start(states.caller)
+    ends = columns.end_ps[rows]
+    calls = np.flatnonzero(trace.names.where(columns.name[rows], _is_call))
+    end = ends[calls]
+    last = np.searchsorted(columns.start_ps[rows], end)
+    inside = largest_between(ends, calls + 1, last, 0)
     returned = np.where(last > calls + 1, np.minimum(inside, end), end)
     return intersection(union(gaps.start_ps, gaps.end_ps), union(returned, end))
 

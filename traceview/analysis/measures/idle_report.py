@@ -266,16 +266,17 @@ def evidence_rows(context: Context, part: ChosenGaps) -> Int64Array:
     """The host row that shows the state of each gap, `NONE` without one."""
     trace, gaps, chosen = context.trace, part.gaps, part.number
     cause = _CAUSES[part.state]
-    start, end = gaps.start_ps[chosen], gaps.end_ps[chosen]
     after = gaps.after[chosen]
     launch = np.where(after != NONE, trace.device_columns.launch[after], NONE)
     is_known = ~is_in(cause, (Cause.NO_WORK, Cause.UNKNOWN))
     by_launch = is_in(cause, (Cause.LATENCY, Cause.DEPENDENCY))
     row = np.full(chosen.size, NONE, dtype=np.int64)
-    asked = np.flatnonzero(is_known & ~by_launch)
     states = context.idle.states[trace.device_list[gaps.device].host]
-    thread = gaps.thread[chosen[asked]]
-    row[asked] = states.shown_by(cause[asked], thread, start[asked], end[asked])
+    start, end = part.states.longest_parts()
+    # Of what is done piece by piece no event need be in the middle.
+    for time in ((start + end) // 2, start):
+        asked = np.flatnonzero(is_known & ~by_launch & (row == NONE))
+        row[asked] = states.shown_by(cause[asked], gaps.thread[chosen[asked]], time[asked])
     by_launch |= (cause == Cause.H2D) & (row == NONE)
     return np.where(by_launch, launch, row)
 

@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
 
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import (
@@ -23,7 +22,6 @@ from traceview.base.intervals import (
     places,
     union,
 )
-from traceview.base.sweeping import SWEEPS
 from traceview.trace.columns import NONE, HostStat, kept
 from traceview.trace.device.correlation import ProducerConsumerLinks, calls_of_runs
 from traceview.trace.device.op_names import SideWork, side_work_of
@@ -51,22 +49,6 @@ DELETES: Final = (b"TFE_DeleteTensorHandle",)
 """What any thread of Python may begin that collects garbage."""
 _CONSTANT: Final = b"MakeTensorFromProto"
 """The op of a copy that puts a constant of a graph on a device, when the graph's kernels are made (TensorFlow)."""
-
-
-class ByStart(Struct, frozen=True, eq=False):
-    """Events by start. `latest_ps`: what `SWEEPS.reaches` makes of their ends."""
-
-    start_ps: Int64Array
-    end_ps: Int64Array
-    latest_ps: Int64Array
-    rows: Int64Array
-
-    def touching(self, start_ps: Int64Array, end_ps: Int64Array) -> Int64Array:
-        """The rows of those that overlap one of some sorted, disjoint spans, by start."""
-        place: Int64Array = SWEEPS.touching(
-            self.start_ps, self.end_ps, self.latest_ps, start_ps, end_ps
-        )
-        return self.rows[place]
 
 
 class HostEvents:
@@ -226,24 +208,15 @@ class HostEvents:
     @kept
     def _spoken_rows(self, thread: int) -> tuple[Int64Array, Int64Array]:
         """The events of a thread that show what it does, by start and by end."""
-        rows = self.by_start(thread).rows
+        rows = self.by_start(thread)
         rows = rows[self.is_spoken(rows)]
         return rows, rows[np.argsort(self._columns.end_ps[rows], kind="stable")]
 
     @kept
-    def by_start(self, thread: int) -> ByStart:
+    def by_start(self, thread: int) -> Int64Array:
         """The events of a thread by start."""
-        return self._sorted(self.rows_of_thread(thread))
-
-    @cached_property
-    def model_by_start(self) -> ByStart:
-        """The events of `rows_of_model` by start."""
-        return self._sorted(self.rows_of_model)
-
-    def _sorted(self, rows: Int64Array) -> ByStart:
-        rows = rows[np.argsort(self._columns.start_ps[rows], kind="stable")]
-        end = self._columns.end_ps[rows]
-        return ByStart(self._columns.start_ps[rows], end, SWEEPS.reaches(end), rows)
+        rows = self.rows_of_thread(thread)
+        return rows[np.argsort(self._columns.start_ps[rows], kind="stable")]
 
     def spans_by_thread(self, rows: Int64Array) -> dict[int, IntervalSet]:
         """When each thread has one of some events of this host open."""
@@ -252,7 +225,7 @@ class HostEvents:
             number: self._spans(rows[thread == number]) for number in unique_ids(thread).tolist()
         }
 
-    @property
+    @cached_property
     def rows_of_model(self) -> Int64Array:
         """The events of all threads of the model, and the iterator ops on tf.data threads that the model waits for."""
         waited = self._kinds == HostNameKind.ASYNC_INPUT
@@ -285,12 +258,6 @@ class HostEvents:
         # Few of the names of a trace are those of its pipeline.
         is_python = self._trace.names.where(self._columns.name[rows], _is_python_function)
         return rows[is_python]
-
-    def is_in_step(self, rows: Int64Array) -> BoolArray:
-        """Which host rows begin inside a step marker."""
-        start = self._columns.start_ps[rows]
-        result: BoolArray = last_begun(self.markers, start)[1] > start
-        return result
 
     def is_marker(self, rows: Int64Array) -> BoolArray:
         """Which rows of this host are step markers."""

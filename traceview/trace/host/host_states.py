@@ -11,30 +11,31 @@ host event that shows the cause of a gap is found as in "Keys of gaps" there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.ids import is_in, unique_ids
+from traceview.base.ids import groups_of, is_in, unique_ids
 from traceview.base.intervals import (
     NEVER,
+    BoolArray,
     Int32Array,
     Int64Array,
     IntervalSet,
     difference,
+    nesting,
     places,
     union,
 )
-from traceview.base.sweeping import SWEEPS, made_of_each
+from traceview.base.sweeping import made_of_each
 from traceview.base.units import PS_PER_US
 from traceview.trace.columns import NONE, kept
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.host_events import DELETES, ByStart, HostEvents, among
+from traceview.trace.host.host_events import DELETES, HostEvents, among
 from traceview.trace.host.state_timeline import (
     Layer,
     StateTimeline,
@@ -85,19 +86,6 @@ _SHOWN_BY: Final[dict[Cause, tuple[HostNameKind, ...]]] = {
     ),
     Cause.DEVICE_WAIT: (HostNameKind.OP,),
 }
-_Bits = npt.NDArray[np.uint16]
-_SHOWN_CAUSES: Final = np.array(
-    [
-        sum(1 << cause for cause in Cause if kind in _SHOWN_BY.get(cause, HostNameKind))
-        for kind in HostNameKind
-    ],
-    dtype=np.uint16,
-)
-"""The causes that a kind of name shows, a bit for each; any kind shows those that `_SHOWN_BY` does not list."""
-_LEAST_SHOWN_RATIO: Final = 0.1
-"""Of a span between steps: an event that covers less does not show what the host did."""
-_NEARLY: Final = 0.8
-"""An event that covers this share of what the longest one covers shows the same cause, more precisely."""
 
 
 class Evidence(Struct, frozen=True, eq=False):
@@ -456,77 +444,32 @@ class HostStates(HostEvents):
 
     # The events that show the causes of gaps
 
-    def shown_by(
-        self,
-        cause: npt.NDArray[np.integer],
-        thread: Int32Array,
-        start_ps: Int64Array,
-        end_ps: Int64Array,
-    ) -> Int64Array:
-        """The host row that shows the cause of each span, in which a thread was late; `NONE` without one."""
-        result = np.full(start_ps.size, NONE, dtype=np.int64)
-        if not self._columns.start_ps.size:
-            return result
-        wanted = (1 << cause.astype(np.int64)).astype(np.uint16)
-        for number in unique_ids(thread).tolist():
-            chosen = np.flatnonzero(thread == number)
-            spans = start_ps[chosen], end_ps[chosen], wanted[chosen]
-            # The thread and the one that calls graphs are searched first.
-            near = [self.by_start(each) for each in dict.fromkeys((number, self.caller))]
-            result[chosen] = self._clearest(near, *spans)
-        missing = np.flatnonzero(result == NONE)
-        if missing.size:
-            rest = start_ps[missing], end_ps[missing], wanted[missing]
-            result[missing] = self._clearest([self.model_by_start], *rest)
-        columns = self._columns
-        covered = np.minimum(columns.end_ps[result], end_ps) - np.maximum(
-            columns.start_ps[result], start_ps
-        )
-        # Whatever runs between steps shows that the host is there, and a moment of it shows nothing more.
-        is_short = (cause == Cause.BETWEEN) & (covered < _LEAST_SHOWN_RATIO * (end_ps - start_ps))
-        result[is_short] = NONE
+    def shown_by(self, cause: Int64Array, thread: Int32Array, time_ps: Int64Array) -> Int64Array:
+        """The host row that shows each cause at an instant at which a thread was late: the innermost, `NONE` without one.
+
+        On that thread or the one that calls graphs, else on any.
+        """
+        columns, rows, times = self._columns, self.rows_of_model, np.sort(time_ps)
+        # Few events run at one of the instants.
+        rows = rows[places(times, columns.start_ps[rows]) < places(times, columns.end_ps[rows])]
+        rows = rows[~self.is_marker(rows)]
+        of_thread = self.thread[columns.line[rows]]
+        result = np.full(time_ps.size, NONE, dtype=np.int64)
+        for group in groups_of(cause, thread):
+            shows = self._show(rows, Cause(cause[group[0]]))
+            is_near = is_in(of_thread, (int(thread[group[0]]), self.caller))
+            for searched in (rows[shows & is_near], rows[shows]):
+                left = group[result[group] == NONE]
+                nest = nesting(columns.start_ps[searched], columns.end_ps[searched])
+                result[left] = np.append(searched, NONE)[nest.innermost(time_ps[left])]
         return result
 
-    def _clearest(
-        self,
-        searched: Sequence[ByStart],
-        start_ps: Int64Array,
-        end_ps: Int64Array,
-        wanted: _Bits,
-    ) -> Int64Array:
-        """The row that shows what is wanted of each span, of several the first searched; `NONE` without one."""
-        columns, spans = self._columns, union(start_ps, end_ps)
-        # What events show is asked for a few gaps out of many.
-        rows = np.concatenate([events.touching(spans.start, spans.end) for events in searched])
-        if len(searched) > 1:
-            rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
-        order = np.argsort(start_ps, kind="stable")
-        end_of_row = columns.end_ps[rows]
-        found = np.empty(order.size, dtype=np.int64)
-        found[order] = SWEEPS.clearest(
-            columns.start_ps[rows],
-            end_of_row,
-            SWEEPS.reaches(end_of_row),
-            self._causes_of(rows),
-            start_ps[order],
-            end_ps[order],
-            wanted[order],
-            _NEARLY,
-        )
-        return np.append(rows, NONE)[found]
-
-    def _causes_of(self, rows: Int64Array) -> _Bits:
-        """The causes that each row shows, a bit for each."""
-        bits = _SHOWN_CAUSES[self.kind_of(rows)]
-        for cause, is_shown in (
-            (Cause.BETWEEN, ~self.is_in_step(rows)),
-            (Cause.PYTHON, ~self.is_spoken(rows)),
-        ):
-            bit = np.uint16(1 << cause)
-            bits = np.where(is_shown, bits | bit, bits & ~bit)
-        has_call = self._stat("tf_function_call").has(rows)
-        bits = np.where(has_call, bits | np.uint16(1 << Cause.COMPILE), bits)
-        return np.where(self.is_marker(rows), np.uint16(0), bits)
+    def _show(self, rows: Int64Array, cause: Cause) -> BoolArray:
+        """Which rows show a cause."""
+        if cause == Cause.PYTHON:
+            return ~self.is_spoken(rows)
+        shows = is_in(self.kind_of(rows), _SHOWN_BY.get(cause, HostNameKind))
+        return shows | self._stat("tf_function_call").has(rows) if cause == Cause.COMPILE else shows
 
 
 def _longer_than(spans: IntervalSet, length_ps: int) -> IntervalSet:
