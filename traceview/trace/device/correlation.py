@@ -103,30 +103,18 @@ class Roots(Struct, frozen=True, eq=False):
 def steps_of_rows(
     rows: Int64Array, roots: Roots, host: HostColumns, thread_of_line: Int32Array
 ) -> Int64Array:
-    """The step of each row of one host: that of the innermost root or linked consumer around it; else `NONE`."""
-    producers, producer_key, consumers, consumer_key = linked_events(host)
-    step_of_producer = np.full(producers.size, NONE, dtype=np.int64)
-    # The first producer whose step is known gives a consumer key its step.
-    most = max(producer_key.max(initial=NONE), consumer_key.max(initial=NONE))
-    step_of_key = np.full(int(most) + 1, NONE)
-    carriers, carrier_step = roots.row, roots.step
-    consumer_done = np.zeros(consumers.size, dtype=np.bool_)
+    """The step of each row of one host: that of the innermost root around it, or around what handed it on; else `NONE`."""
+    links = ProducerConsumerLinks(host, thread_of_line, slice(0, host.count))
+    around = EventsAround(roots.row, host, thread_of_line)
+    result, step_of_root = np.full(rows.size, NONE), np.append(roots.step, NONE)
+    open_, current = np.arange(rows.size), rows
     for _ in range(_LONGEST_CHAIN):
-        open_ = np.flatnonzero(step_of_producer == NONE)
-        step = innermost_value(producers[open_], carriers, carrier_step, host, thread_of_line)
-        hit = step != NONE
-        step_of_producer[open_[hit]] = step[hit]
-        keys = producer_key[open_[hit]]
-        fresh = step_of_key[keys] == NONE
-        # Assigned in reverse, so that the first producer of a key remains.
-        step_of_key[keys[fresh][::-1]] = step[hit][fresh][::-1]
-        ready = np.flatnonzero(~consumer_done & (step_of_key[consumer_key] != NONE))
-        if ready.size == 0:
+        result[open_] = step_of_root[around.innermost(current)]
+        producer = np.where(result[open_] == NONE, links.producer_of(current), NONE)
+        open_, current = open_[producer != NONE], producer[producer != NONE]
+        if not open_.size:
             break
-        consumer_done[ready] = True
-        carriers = np.concatenate((carriers, consumers[ready]))
-        carrier_step = np.concatenate((carrier_step, step_of_key[consumer_key[ready]]))
-    return innermost_value(rows, carriers, carrier_step, host, thread_of_line)
+    return result
 
 
 def linked_events(

@@ -468,7 +468,7 @@ class HostStates(HostEvents):
         """Which rows show a cause."""
         if cause == Cause.PYTHON:
             return ~self.is_spoken(rows)
-        shows = is_in(self.kind_of(rows), _SHOWN_BY.get(cause, HostNameKind))
+        shows = is_in(self.kind_of(rows), _SHOWN_BY.get(cause, tuple(HostNameKind)))
         return shows | self._stat("tf_function_call").has(rows) if cause == Cause.COMPILE else shows
 
 
