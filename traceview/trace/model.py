@@ -167,7 +167,6 @@ class LineInfo(Struct, frozen=True):
 
     host: int
     device: int
-    plane: str
     id: int
     name: str
 
@@ -226,16 +225,14 @@ class HostSteps(Struct, frozen=True):
     """The steps of one host in time order.
 
     `method` says how they were detected: marker, keras, group, function, period or none. `basis` says
-    whether they begin at the markers or at the first device event of each. `marker_line`: the line of the markers,
-    `NONE` without; `marker_spans`: start and end of each marker, the time that the host spent in the step.
+    whether they begin at the markers or at the first device event of each. `markers`: host rows of the events that mark them.
     """
 
     host: int
     method: str
     basis: str
     steps: tuple[Step, ...]
-    marker_line: int = NONE
-    marker_spans: tuple[tuple[int, int], ...] = ()
+    markers: tuple[int, ...] = ()
 
 
 class Recording(Struct, frozen=True, eq=False, dict=True):

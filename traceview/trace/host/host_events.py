@@ -60,7 +60,7 @@ class HostEvents:
 
     def __init__(self, trace: Trace, host: int) -> None:
         self._trace = trace
-        self.host = self._host = host
+        self._host = host
         self._has_queue = any(
             trace.device_list[device].kind != "replica" for device in trace.devices_of_host[host]
         )
@@ -68,14 +68,15 @@ class HostEvents:
         self._span = trace.host_columns.rows_of_host(host)
         self.thread: Int32Array = _with_driver_lines(trace, host)
         self._steps: HostSteps = trace.steps_by_host[host]
+        self._markers: Int64Array = np.array(self._steps.markers, dtype=np.int64)
         of_host = np.flatnonzero(trace.host_of_line == host).tolist()
         self._lines = [line for line in of_host if trace.lines[line].is_thread]
 
     @cached_property
     def caller(self) -> int:
         """The thread that runs the steps (docs/method.md, "Which thread is the caller")."""
-        if self._steps.marker_line != NONE:
-            return int(self.thread[self._steps.marker_line])
+        if self._markers.size:
+            return int(self.thread[self._columns.line[self._markers[0]]])
         if self._call_rows.size:
             return self._busiest(self._call_rows)
         for line in self._lines:
@@ -261,23 +262,7 @@ class HostEvents:
 
     def is_marker(self, rows: Int64Array) -> BoolArray:
         """Which rows of this host are step markers."""
-        result: BoolArray = self._is_marker[rows - self._span.start]
-        return result
-
-    @cached_property
-    def _is_marker(self) -> BoolArray:
-        """Whether each row of this host is a step marker."""
-        columns = self._columns
-        on_line = columns.rows_of(self._steps.marker_line)
-        rows = np.arange(on_line.start, on_line.stop)
-        spans = np.array((*self._steps.marker_spans, (LONG_AGO_PS, LONG_AGO_PS)), dtype=np.int64)
-        spans = spans[np.argsort(spans[:, 0])]
-        place = np.searchsorted(spans[:, 0], columns.start_ps[rows], side="right") - 1
-        result: BoolArray = np.zeros(self._span.stop - self._span.start, dtype=np.bool_)
-        result[rows - self._span.start] = (spans[place, 0] == columns.start_ps[rows]) & (
-            spans[place, 1] == columns.end_ps[rows]
-        )
-        return result
+        return is_in(rows, self._markers)
 
     @cached_property
     def links(self) -> ProducerConsumerLinks:
@@ -359,10 +344,7 @@ class HostEvents:
     @cached_property
     def markers(self) -> IntervalSet:
         """When the host was in a step, if markers show it; function calls do not show what lies between steps."""
-        spans = np.array(self._steps.marker_spans, dtype=np.int64).reshape(-1, 2)
-        if self._steps.method not in _EXPLICIT_METHODS:
-            spans = spans[:0]
-        return union(spans[:, 0], spans[:, 1])
+        return self._spans(self._markers) if self._steps.method in _EXPLICIT_METHODS else NEVER
 
     @cached_property
     def copies_of_constants(self) -> Int64Array:

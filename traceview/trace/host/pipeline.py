@@ -354,9 +354,9 @@ def find_input_waits(trace: Trace, host: int, calls: IteratorCalls) -> InputWait
     rows = trace.named_on(host, _is_wait)
     if not rows.size:
         return InputWaits(rows, rows, rows, rows)
-    marker_line, thread = trace.steps_by_host[host].marker_line, trace.thread_of_line
+    markers, thread = trace.steps_by_host[host].markers, trace.thread_of_line
     # Without markers every thread of the model may run the step.
-    of_step = trace.runs_model if marker_line == NONE else thread == thread[marker_line]
+    of_step = thread == thread[columns.line[markers[0]]] if markers else trace.runs_model
     rows = rows[of_step[columns.line[rows]] | _block_a_call(trace, host, rows)]
     rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
     return InputWaits(

@@ -253,7 +253,7 @@ def merged(parts: list[Part], hosts: tuple[Host, ...]) -> tuple[Recording, tuple
         replace(
             of,
             host=host,
-            marker_line=NONE if of.marker_line == NONE else of.marker_line + first_line[host],
+            markers=tuple(marker + first_row[host] for marker in of.markers),
             steps=tuple(replace(step, host=host) for step in of.steps),
         )
         for host, of in enumerate(steps_of_parts)
@@ -385,7 +385,6 @@ def _later(
                 replace(step, start_ps=step.start_ps + by, end_ps=step.end_ps + by)
                 for step in of_host.steps
             ),
-            marker_spans=tuple((start + by, end + by) for start, end in of_host.marker_spans),
         )
         for of_host, by in zip(steps_by_host, by_ps.tolist(), strict=True)
     )

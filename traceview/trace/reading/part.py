@@ -300,14 +300,14 @@ class _PartReader:
             )
         if plane.kind in _DEVICE_KINDS:
             device = self.device(plane)
-            first_line = self.add_lines(device, plane, table)
+            first_line = self.add_lines(device, table)
             if table.count:
                 self.device_parts.append(
                     activity_of(table, self.names, self.numbers, device, first_line)
                 )
                 self.stored_steps += _stored_steps(table)
         elif plane.kind is PlaneKind.HOST:
-            first_line = self.add_lines(NONE, plane, table)
+            first_line = self.add_lines(NONE, table)
             first_row = sum(part.count for part in self.host_parts)
             self.host_parts.append(_host_part(table, first_line, first_row, self.names))
 
@@ -338,12 +338,9 @@ class _PartReader:
         )
         return len(self.devices) - 1
 
-    def add_lines(self, device: int, plane: Plane, table: PlaneTable) -> int:
+    def add_lines(self, device: int, table: PlaneTable) -> int:
         first = len(self.lines)
-        self.lines += [
-            LineInfo(0, device, _text(plane.name), line.id, _text(line.name))
-            for line in table.lines
-        ]
+        self.lines += [LineInfo(0, device, line.id, _text(line.name)) for line in table.lines]
         return first
 
 

@@ -137,13 +137,12 @@ def _stored_groups(recording: Recording, stored: Sequence[StoredStep]) -> tuple[
 
 def _between_markers(recording: Recording, markers: _Markers) -> HostSteps:
     columns = recording.host_columns
-    start = begins = columns.start_ps[markers.row].tolist()
-    end = columns.end_ps[markers.row]
-    # A call ends when the last of its components ends.
-    np.maximum.at(end, markers.roots.step, columns.end_ps[markers.roots.row])
+    begins = columns.start_ps[markers.row].tolist()
     work = _work_of_steps(recording, markers)
-    basis, used, last_end = "marker", list(range(len(start))), int(end[-1])
-    ends = [max(last_end, work.last_end_ps)]
+    basis, used = "marker", list(range(len(begins)))
+    # A call ends when the last of its components ends.
+    components = markers.roots.row[markers.roots.step == used[-1]]
+    ends = [max(int(columns.end_ps[components].max()), work.last_end_ps)]
     # Replicas run on the host itself, which cannot run ahead of them.
     has_planes = any(device.kind != "replica" for device in recording.device_list)
     runs_ahead = has_planes and work.is_behind
@@ -164,9 +163,7 @@ def _between_markers(recording: Recording, markers: _Markers) -> HostSteps:
     ]
     if runs_ahead:
         steps[-1] = replace(steps[-1], excluded="the last step has no successor to end it")
-    spans = zip(start, end.tolist(), strict=True)
-    line = int(columns.line[markers.row[0]])
-    return HostSteps(0, markers.method, basis, tuple(steps), line, tuple(spans))
+    return HostSteps(0, markers.method, basis, tuple(steps), tuple(markers.row.tolist()))
 
 
 def _runs_behind(recording: Recording, markers: _Markers) -> dict[int, int]:
