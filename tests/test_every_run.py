@@ -48,9 +48,9 @@ from traceview.report.document import screen_of
 from traceview.report.model import Report
 from traceview.report.redaction import redacted
 from traceview.report.saved import load_report, schema_of, to_json
-from traceview.trace.host.cause import Cause
 from traceview.trace.model import StepRange, Trace, WindowKind
 from traceview.trace.reading.load import load
+from traceview.trace.state import State
 
 FOLDER = Path(__file__).resolve().parent.parent / "fixtures"
 FIXTURES = sorted(path.parent.name for path in FOLDER.glob("*/plugins"))
@@ -176,7 +176,7 @@ def same_idle(
 
 
 def _by_cause(picoseconds: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, int]:
-    return {Cause(i).name.lower(): int(value) for i, value in enumerate(picoseconds) if value}
+    return {State(i).key: int(value) for i, value in enumerate(picoseconds) if value}
 
 
 def same_transfers(report: Report, expected: list[dict[str, Any]], *, statistics: bool) -> None:

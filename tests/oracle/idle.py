@@ -12,8 +12,8 @@ from tests.oracle.model import Device, HostAnswer, Row, device_name
 
 LATENCY_PS = 20_000_000
 CAUSES = (
-    *("input", "h2d", "compile", "sync", "checkpoint", "launch", "between", "host_ops"),
-    *("python", "device_wait", "dependency", "latency", "unknown", "no_work"),
+    *("device_wait", "h2d", "input", "host_ops", "launch", "python", "between", "checkpoint"),
+    *("compile", "sync", "dependency", "latency", "no_work", "unknown"),
 )
 KERNELS = ("compute", "collective")
 # A stretch of time with one cause.

@@ -10,8 +10,8 @@ from scripts.cuda_trace import US, CudaTrace
 from tests.gap_causes import causes_of_gaps
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import select
-from traceview.trace.host.cause import Cause
 from traceview.trace.reading.load import load
+from traceview.trace.state import State
 
 Causes = dict[str, float]
 
@@ -40,7 +40,7 @@ def causes(small: Small, folder: Path) -> list[Causes]:
     gaps = Run(trace, select(trace)).idle.gaps[0]
     parts = causes_of_gaps(gaps)
     return [
-        {cause.name.lower(): parts[cause, i] / US for cause in Cause if parts[cause, i]}
+        {cause.key: parts[cause, i] / US for cause in State if parts[cause, i]}
         for i in range(gaps.count)
     ]
 

@@ -20,9 +20,9 @@ from tests.oracle import run_answer
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.idle_report import longest_steps
-from traceview.trace.host.cause import Cause
 from traceview.trace.model import StepBounds
 from traceview.trace.reading.load import load
+from traceview.trace.state import State
 
 TICK_PS = 10 * US
 THREADS = ("python3", "tf_gpu_private_0", "worker", "tf_data_iterator", "tf_Compute")
@@ -211,4 +211,4 @@ def test_every_gap_is_as_the_oracle_says(
 
 
 def by_cause(picoseconds: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, int]:
-    return {Cause(i).name.lower(): int(ps) for i, ps in enumerate(picoseconds) if ps}
+    return {State(i).key: int(ps) for i, ps in enumerate(picoseconds) if ps}

@@ -36,11 +36,10 @@ from traceview.base.intervals import (
 )
 from traceview.base.sweeping import SWEEPS, made_of_each
 from traceview.ledger.columns import DTYPES, IDLE, By, Columns
-from traceview.ledger.states import OF_CAUSE, OF_CLASS, State
+from traceview.ledger.states import OF_CLASS, State
 from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE, kept
 from traceview.trace.device.op_names import side_work_of
-from traceview.trace.host.cause import Cause
 from traceview.trace.host.gaps import STATE_SWEEPS, Gaps
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import Step, StepBounds, Trace, Window
@@ -48,14 +47,13 @@ from traceview.trace.strategy.collectives import Collectives
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass
 
-_STATE_OF_CAUSE: Final = np.array([OF_CAUSE[cause] for cause in Cause], dtype=np.uint8)
 _LAYERS: Final = (ActivityClass.COMPUTE, *ActivityClass)
 """What a device does at an instant, the first first: compute of the model, side work and what goes on, and the other classes."""
 _LAYER_OF_CLASS: Final = np.array([0, *range(2, len(_LAYERS))], dtype=np.uint8)
-_NOBODYS: Final = (Cause.NO_WORK, Cause.UNKNOWN, Cause.LATENCY, Cause.DEPENDENCY)
+_NOBODYS: Final = (State.NO_WORK, State.UNKNOWN, State.LATENCY, State.DEPENDENCY)
 _STATE_OF_CLASS: Final = np.array([OF_CLASS[class_] for class_ in ActivityClass], dtype=np.uint8)
-_IS_NOBODYS: Final = np.array([cause in _NOBODYS for cause in Cause], dtype=np.bool_)
-"""Causes that no thread of the host is known to be the reason for."""
+_IS_NOBODYS: Final = np.array([state in _NOBODYS for state in State], dtype=np.bool_)
+"""States that no thread of the host is known to be the reason for."""
 
 
 class _Spans(Struct, frozen=True, eq=False):
@@ -336,17 +334,17 @@ def _idle(gaps: Gaps, states: HostStates, waits: _Waits) -> _Spans:
     spans = gaps.idle_spans
     by = _late_threads(gaps, states)
     by_kind = np.where(by == NONE, np.uint8(By.NONE), np.uint8(By.THREAD))
-    of_device = np.flatnonzero(spans.cause == Cause.DEVICE_WAIT)
+    of_device = np.flatnonzero(spans.state == State.DEVICE_WAIT)
     if of_device.size:
         holder = waits.before_work(gaps.device, spans.start_ps[of_device], spans.end_ps[of_device])
         by_kind[of_device] = np.where(holder == NONE, np.uint8(By.NONE), np.uint8(By.DEVICE))
         by[of_device] = holder
-    nobody = _IS_NOBODYS.take(spans.cause)
+    nobody = _IS_NOBODYS.take(spans.state)
     by_kind[nobody], by[nobody] = By.NONE, NONE
     return _Spans(
         spans.start_ps,
         spans.end_ps,
-        _STATE_OF_CAUSE.take(spans.cause),
+        spans.state,
         np.full(by.size, IDLE, dtype=np.uint8),
         by_kind,
         by,

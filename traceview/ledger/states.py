@@ -5,47 +5,13 @@ A device is in exactly one state at any instant. Flags, legends, sentences, JSON
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final
 
 from msgspec import Struct
 
-from traceview.trace.host.cause import Cause
+from traceview.trace.state import KEYS as KEYS
+from traceview.trace.state import State as State
 from traceview.xplane.planes import ActivityClass
-
-
-class State(IntEnum):
-    """What a device does, or what it is idle for; the order is that of legends."""
-
-    COMPUTE = 0
-    COMMUNICATION = 1
-    DEVICE_WAIT = 2
-    H2D = 3
-    D2H = 4
-    D2D = 5
-    INPUT = 6
-    HOST_OPS = 7
-    LAUNCH = 8
-    PYTHON = 9
-    BETWEEN_CALLS = 10
-    PYTHON_THREAD = 11
-    NO_CORE = 12
-    GARBAGE_COLLECTION = 13
-    BETWEEN = 14
-    EVALUATION = 15
-    CHECKPOINT = 16
-    COMPILE = 17
-    SYNC = 18
-    TURN = 19
-    DEPENDENCY = 20
-    LATENCY = 21
-    NO_WORK = 22
-    UNKNOWN = 23
-
-    @property
-    def key(self) -> str:
-        """The name of the state in JSON, options and columns."""
-        return KEYS[self]
 
 
 class Meaning(Struct, frozen=True):
@@ -207,7 +173,6 @@ MEANINGS: Final[dict[State, Meaning]] = {
     ),
 }
 
-KEYS: Final = tuple(state.name.lower() for state in State)
 _OF_WORK: Final = (State.COMPUTE, State.COMMUNICATION, State.D2H, State.D2D)
 IDLE_STATES: Final = tuple(state for state in State if state not in _OF_WORK)
 """The states that a device can be in while it does nothing."""
@@ -222,6 +187,3 @@ OF_CLASS: Final = {
     ActivityClass.MEMSET: State.D2D,
 }
 """The state of a device that is busy, by the class of what it does; waiting inside a collective is found apart."""
-
-OF_CAUSE: Final = {cause: State[cause.name] for cause in Cause}
-"""The state of an idle device, by what the host did."""

@@ -30,7 +30,6 @@ from traceview.base.intervals import (
 )
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE
-from traceview.trace.host.cause import Cause
 from traceview.trace.host.pipeline import (
     GENERATOR,
     PREFETCH,
@@ -47,6 +46,7 @@ from traceview.trace.host.pipeline import (
     stages_of,
 )
 from traceview.trace.host.state_timeline import intersection, joined_spans
+from traceview.trace.state import State
 
 _WORKS_AHEAD = lazy_pattern(
     r"Prefetch|Parallel|LegacyParallel|MapAndBatch|ParseExample|DataService"
@@ -179,7 +179,7 @@ def _supply(context: Run, host: int) -> InputSupply | None:
     if any(trace.device_list[device].kind != "replica" for device in devices):
         # What the thread waits while the devices have work costs nothing.
         gaps = [context.idle.gaps[device] for device in devices if device in context.idle.gaps]
-        idle = [of_device.spans_with(Cause.INPUT).within(*steps) for of_device in gaps]
+        idle = [of_device.spans_with(State.INPUT).within(*steps) for of_device in gaps]
         waited = np.max(idle, axis=0) if idle else None
         waited_ps = None if waited is None else int(waited.sum())
     is_used = [step.excluded is None for step in selection.steps[host]]

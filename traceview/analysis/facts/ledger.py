@@ -74,7 +74,7 @@ from traceview.ledger.build import (
     recast_rows,
 )
 from traceview.ledger.columns import IDLE, By, Columns
-from traceview.ledger.states import OF_CAUSE, State
+from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import side_work_of
@@ -139,7 +139,6 @@ def _holds(start: Int64Array, end: Int64Array, moments: Int64Array) -> BoolArray
     return np.searchsorted(ordered, end) > np.searchsorted(ordered, start)
 
 
-_LOCKED: Final = frozenset(OF_CAUSE[cause] for cause in LOCKED)
 _DISPATCH: Final = (State.HOST_OPS, State.LAUNCH, State.PYTHON, State.UNKNOWN)
 """States in which a thread of the model has work, or may have, and records no op."""
 
@@ -180,7 +179,7 @@ def ledger_of(context: Run) -> Ledger:
             draft.recast(through_host(trace, draft.host), _CALLED, State.H2D, NOBODY)
             if draft.python is not None:
                 # Meanwhile Python could not go on.
-                spans, among = draft.python.lines.collections, (*_LOCKED, State.BETWEEN)
+                spans, among = draft.python.lines.collections, (*LOCKED, State.BETWEEN)
                 draft.recast(spans, among, State.GARBAGE_COLLECTION, NOBODY)
             _recast_held_by_threads(draft)
             _recast_taken_by_pipeline(draft)
@@ -311,7 +310,7 @@ def _recast_held_by_threads(draft: Draft) -> None:
         draft.recast(thread.awaited, (State.PYTHON, State.BETWEEN, State.UNKNOWN), state, by)
         draft.recast(thread.given, IN_A_GRAPH, state, by)
         if covered_ps(intersection(waits, thread.kept), draft.window) >= least_ps:
-            waiting = draft.idle_in((*_LOCKED, State.BETWEEN))
+            waiting = draft.idle_in((*LOCKED, State.BETWEEN))
             draft.columns, rows = cut_at_spans(draft.columns, thread.kept, waiting)
             _recast_beside(draft, draft.python, rows, by)
         if thread.guests.size:
@@ -477,7 +476,7 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
         draft.recast(draft.everywhen, (State.INPUT,), State.HOST_OPS)
     is_locked = keeps_lock(context, host, draft.device)
     if is_locked:
-        draft.recast(pipeline_python(context, host), _LOCKED, State.INPUT)
+        draft.recast(pipeline_python(context, host), LOCKED, State.INPUT)
     cores = core_waits(context, host)
     if cores is not None:
         ran = cores.ran_by(cores.pipeline)

@@ -36,11 +36,11 @@ from traceview.base.intervals import (
     union,
 )
 from traceview.trace.columns import NONE
-from traceview.trace.host.cause import Cause
 from traceview.trace.host.python_lines import OFF_CORE_PS
 from traceview.trace.host.state_timeline import intersection, joined_spans, without_holes
 from traceview.trace.host.thread_clocks import ThreadClocks, clocks_of_hosts
 from traceview.trace.model import Window
+from traceview.trace.state import State
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass
 
@@ -50,7 +50,7 @@ _CALLS: Final = b"TFE_Py_"
 _HELD_RATIO: Final = 0.5
 """Of the time that a thread computes: the line of one that keeps the lock, or the step waiting, for less is that of all it computes."""
 
-LOCKED: Final = (Cause.UNKNOWN, Cause.PYTHON, Cause.HOST_OPS, Cause.LAUNCH)
+LOCKED: Final = (State.UNKNOWN, State.PYTHON, State.HOST_OPS, State.LAUNCH)
 """Causes of idle time that get longer while another thread keeps Python's lock."""
 
 
@@ -352,7 +352,7 @@ def _at_work(context: Run, host: int, clocks: ThreadClocks) -> Int64Array:
     for device, gaps in context.idle.gaps.items():
         entry = context.trace.device_list[device]
         if entry.host == host:
-            at_work = [gaps.spans_with(cause) for cause in (*LOCKED, Cause.DEVICE_WAIT)]
+            at_work = [gaps.spans_with(cause) for cause in (*LOCKED, State.DEVICE_WAIT)]
             if entry.kind == "replica":
                 at_work += context.activities[device].by_class
             total += joined_spans(at_work).within(*between)

@@ -50,11 +50,10 @@ from traceview.base.intervals import BoolArray
 from traceview.base.stats import median_ps
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE, By
-from traceview.ledger.states import OF_CAUSE, State
+from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import SideWork, graph_lines, side_work_of
-from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import intersection
 from traceview.xplane.planes import HostNameKind, host_name_kind, op_type
@@ -381,8 +380,7 @@ def diagnose_without_devices(context: Context) -> Iterator[Finding]:
         if ops is None:
             continue
         states, (start, end) = HostStates(trace, host), step_bounds(steps)
-        causes = [cause for cause in Cause if OF_CAUSE[cause] in _OF_GRAPHS]
-        of_graphs = states.timeline(states.caller).spans_of(causes).within(start, end)
+        of_graphs = states.timeline(states.caller).spans_of(_OF_GRAPHS).within(start, end)
         between = np.maximum(of_graphs - ops.least_ps_of_steps, 0)
         whole_ps = int((end - start).sum())
         loss = loss_of_host(int(between.sum()), whole_ps, len(steps), State.HOST_OPS)
@@ -417,7 +415,7 @@ def checkpoints(waits: Waits) -> Finding | None:
     restores = trace.names.where(events.name[rows], is_restore)
     length_ps = events.end_ps[rows] - events.start_ps[rows]
     key = "restored" if 2 * length_ps[restores].sum() > length_ps.sum() else ""
-    traced = waits.context.idle.gaps[waits.device].spans_with(Cause.COMPILE)
+    traced = waits.context.idle.gaps[waits.device].spans_with(State.COMPILE)
     own = waits.context.ledger.spans_of((waits.device,), waits.rows)
     if (
         key

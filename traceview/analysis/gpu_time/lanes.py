@@ -35,10 +35,9 @@ from traceview.document.model import Section, Strips, Timeline
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import STEP_KINDS
 from traceview.ledger.columns import IDLE
-from traceview.ledger.states import KEYS, OF_CAUSE
+from traceview.ledger.states import KEYS, State
 from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE
-from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import Step, Trace, Window
 from traceview.xplane.planes import ActivityClass
@@ -64,7 +63,6 @@ _ACTIVITIES: Final[tuple[tuple[LaneKind, tuple[ActivityClass, ...]], ...]] = (
     ),
 )
 _STEP_CLASSES: Final = tuple(STEP_KINDS)
-_STATE_OF_CAUSE: Final = np.array([OF_CAUSE[cause] for cause in Cause], dtype=np.int64)
 
 
 class _Draft(Struct, frozen=True, eq=False):
@@ -174,11 +172,11 @@ def _of_host(context: Context, idle: Idle, host: int) -> Iterator[_Draft]:
         )
         start = np.clip(timeline.start, window.start_ps, window.end_ps)
         end = np.append(start[1:], window.end_ps)
-        kept = np.flatnonzero((timeline.cause != Cause.UNKNOWN) & (end > start))
+        kept = np.flatnonzero((timeline.state != State.UNKNOWN) & (end > start))
         slices = slices_of(
             start[kept],
             end[kept],
-            _STATE_OF_CAUSE[timeline.cause[kept]],
+            timeline.state[kept].astype(np.int64),
             np.full(kept.size, NONE, dtype=np.int32),
             len(KEYS),
         )

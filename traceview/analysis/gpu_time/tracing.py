@@ -33,7 +33,6 @@ from traceview.base.ids import unique_ids
 from traceview.base.intervals import NEVER, IntervalSet, union
 from traceview.base.units import PS_PER_NS
 from traceview.ledger.states import State
-from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.python_lines import PythonLine
 from traceview.trace.model import Trace
@@ -230,7 +229,7 @@ RULES: Final = (RETRACING, COMPILE_IN_WINDOW, FIRST_CALL)
 def evaluations(waits: Waits) -> Finding | None:
     """Evaluations, and whether most of their time is that they are traced again and again."""
     states = waits.context.idle.states[waits.host]
-    compiles = states.timeline(states.caller).spans_of((Cause.COMPILE,))
+    compiles = states.timeline(states.caller).spans_of((State.COMPILE,))
     spans = waits.context.ledger.spans_of([waits.device], waits.rows)
     least_ps = VALIDATION_STALL.limits["traced_ratio"] * (spans.end - spans.start)
     is_traced = compiles.within(spans.start, spans.end) >= least_ps

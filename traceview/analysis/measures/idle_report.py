@@ -33,11 +33,10 @@ from traceview.base.record import (
 from traceview.base.sweeping import SWEEPS
 from traceview.base.units import PS_PER_US
 from traceview.document import model as doc
-from traceview.ledger.states import BY_KEY, IDLE_STATES, KEYS, OF_CAUSE, State
+from traceview.ledger.states import BY_KEY, IDLE_STATES, KEYS, State
 from traceview.ledger.table import GapStates, Ledger, by_size, gap_states
 from traceview.trace.columns import NONE
 from traceview.trace.device.table import Column, Table, category, table, whole
-from traceview.trace.host.cause import Cause
 from traceview.trace.host.gaps import Gaps
 from traceview.trace.host.python_lines import PythonLine
 from traceview.trace.model import StepBounds, Trace
@@ -201,15 +200,6 @@ def is_without_work(row: IdleRow) -> bool:
 
 # What is known of gaps
 
-_CAUSE_OF: Final = {state: cause for cause, state in OF_CAUSE.items()} | {
-    State.EVALUATION: Cause.BETWEEN,
-    State.BETWEEN_CALLS: Cause.PYTHON,
-}
-"""The cause that the same host events show as a state; nothing shows the other states."""
-
-_CAUSES: Final = np.array([_CAUSE_OF.get(state, Cause.UNKNOWN) for state in State], dtype=np.int64)
-"""As above, by state."""
-
 _LEAST_SAMPLED_PS: Final = 100 * PS_PER_US
 """Samples of stacks come every millisecond or so, and say little of shorter gaps."""
 
@@ -265,19 +255,18 @@ def gaps_of(context: Context, device: int) -> ChosenGaps:
 def evidence_rows(context: Context, part: ChosenGaps) -> Int64Array:
     """The host row that shows the state of each gap, `NONE` without one."""
     trace, gaps, chosen = context.trace, part.gaps, part.number
-    cause = _CAUSES[part.state]
+    state = part.state
     after = gaps.after[chosen]
     launch = np.where(after != NONE, trace.device_columns.launch[after], NONE)
-    is_known = ~is_in(cause, (Cause.NO_WORK, Cause.UNKNOWN))
-    by_launch = is_in(cause, (Cause.LATENCY, Cause.DEPENDENCY))
+    by_launch = is_in(state, (State.LATENCY, State.DEPENDENCY))
     row = np.full(chosen.size, NONE, dtype=np.int64)
     states = context.idle.states[trace.device_list[gaps.device].host]
     start, end = part.states.longest_parts()
     # Of what is done piece by piece no event need be in the middle.
     for time in ((start + end) // 2, start):
-        asked = np.flatnonzero(is_known & ~by_launch & (row == NONE))
-        row[asked] = states.shown_by(cause[asked], gaps.thread[chosen[asked]], time[asked])
-    by_launch |= (cause == Cause.H2D) & (row == NONE)
+        asked = np.flatnonzero(~by_launch & (row == NONE))
+        row[asked] = states.shown_by(state[asked], gaps.thread[chosen[asked]], time[asked])
+    by_launch |= (state == State.H2D) & (row == NONE)
     return np.where(by_launch, launch, row)
 
 

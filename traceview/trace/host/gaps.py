@@ -29,10 +29,10 @@ from traceview.base.intervals import (
 from traceview.base.sweeping import compiled_or_reference
 from traceview.base.units import PS_PER_US
 from traceview.trace.columns import NONE
-from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import stacked
 from traceview.trace.model import Recording, Trace, Window
+from traceview.trace.state import State
 from traceview.xplane.planes import ActivityClass
 
 STATE_SWEEPS: Final = compiled_or_reference("traceview.trace.host.state_sweeps")
@@ -41,9 +41,9 @@ STATE_SWEEPS: Final = compiled_or_reference("traceview.trace.host.state_sweeps")
 LATENCY_PS: Final = 20 * PS_PER_US
 """A launch takes 20 to 40 µs from call to kernel (TensorFlow's GPU performance guide)."""
 
-_YIELDS_TO_PEERS: Final = (Cause.LAUNCH, Cause.LATENCY, Cause.DEPENDENCY)
-_YIELDS: Final = np.array([cause in _YIELDS_TO_PEERS for cause in Cause], dtype=np.uint8)
-"""By cause of queued time, whether it counts as `device_wait` while another device is in a collective."""
+_YIELDS_TO_PEERS: Final = (State.LAUNCH, State.LATENCY, State.DEPENDENCY)
+_YIELDS: Final = np.array([state in _YIELDS_TO_PEERS for state in State], dtype=np.uint8)
+"""By state of queued time, whether it counts as `device_wait` while another device is in a collective."""
 _NEVER_PS: Final = 1 << 62
 """Longer than any call."""
 
@@ -51,13 +51,13 @@ _NEVER_PS: Final = 1 << 62
 class IdleSpans(Struct, frozen=True, eq=False):
     """The causes of a device's idle time, instant by instant: the spans of each gap, which they fill.
 
-    In time order, all `[n]`: int64 `start_ps`, `end_ps`; uint8 `cause`; int32 `gap`, the number of the gap. No two
-    that follow each other in a gap have the same cause.
+    In time order, all `[n]`: int64 `start_ps`, `end_ps`; uint8 `state`, the cause; int32 `gap`, the number of the gap. No two
+    that follow each other in a gap have the same state.
     """
 
     start_ps: Int64Array
     end_ps: Int64Array
-    cause: npt.NDArray[np.uint8]
+    state: npt.NDArray[np.uint8]
     gap: Int32Array
 
 
@@ -90,11 +90,11 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
         result: BoolArray = self.handed_over_ps != self.late_end_ps
         return result
 
-    def spans_with(self, cause: Cause) -> IntervalSet:
-        """When the device is idle for a cause."""
+    def spans_with(self, state: State) -> IntervalSet:
+        """When the device is idle in a state."""
         spans = self.idle_spans
-        is_cause = spans.cause == cause
-        return union(spans.start_ps[is_cause], spans.end_ps[is_cause])
+        is_one = spans.state == state
+        return union(spans.start_ps[is_one], spans.end_ps[is_one])
 
 
 def _late_ends(
@@ -129,7 +129,7 @@ def gaps_of_device(trace: Trace, device: int, window: Window, states: HostStates
         columns.start_ps[rows], columns.end_ps[rows], window.start_ps, window.end_ps
     )
     if not (columns.class_[rows][inside] <= ActivityClass.COLLECTIVE).any():
-        no_work = np.full(start.size, Cause.NO_WORK, dtype=np.uint8)
+        no_work = np.full(start.size, State.NO_WORK, dtype=np.uint8)
         spans = IdleSpans(start, end, no_work, np.arange(start.size, dtype=np.int32))
         handed_over = late_end = start
     else:
@@ -153,9 +153,9 @@ def gaps_of_device(trace: Trace, device: int, window: Window, states: HostStates
             _queued_causes(columns.class_, before, after, launched, is_short),
             *astuple(trace.once(collective_times)),
             _YIELDS,
-            Cause.DEVICE_WAIT,
-            Cause.LATENCY,
-            Cause.LAUNCH,
+            State.DEVICE_WAIT,
+            State.LATENCY,
+            State.LAUNCH,
         )
         # Each lasts until the next of its gap, or until that ends.
         until = np.where(np.diff(gap, append=NONE), end.take(gap), np.append(since[1:], 0))
@@ -210,7 +210,7 @@ def _lines_of_states(
     return (
         line,
         np.concatenate([timeline.start for timeline in timelines]),
-        np.concatenate([timeline.cause for timeline in timelines]),
+        np.concatenate([timeline.state for timeline in timelines]),
         np.cumsum([0, *(timeline.start.size for timeline in timelines)], dtype=np.int64),
     )
 
@@ -223,11 +223,11 @@ def _queued_causes(
     is_short: BoolArray,
 ) -> npt.NDArray[np.uint8]:
     """The cause of the queued part of each gap, where it is not `device_wait`; `latency` also where it may be `launch`."""
-    cause = np.where(is_short, np.uint8(Cause.LATENCY), np.uint8(Cause.DEPENDENCY))
+    cause = np.where(is_short, np.uint8(State.LATENCY), np.uint8(State.DEPENDENCY))
     copied = np.flatnonzero((class_[before] == ActivityClass.H2D) & (before != NONE))
     copied = copied[(after[copied] != NONE)]
-    cause[copied[class_[after[copied]] <= ActivityClass.COLLECTIVE]] = Cause.H2D
-    cause[(after != NONE) & ~launched] = Cause.UNKNOWN
+    cause[copied[class_[after[copied]] <= ActivityClass.COLLECTIVE]] = State.H2D
+    cause[(after != NONE) & ~launched] = State.UNKNOWN
     return cause
 
 

@@ -34,7 +34,6 @@ from traceview.base.intervals import (
 from traceview.base.sweeping import made_of_each
 from traceview.base.units import PS_PER_US
 from traceview.trace.columns import NONE, kept
-from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_events import DELETES, HostEvents, among
 from traceview.trace.host.state_timeline import (
     Layer,
@@ -45,6 +44,7 @@ from traceview.trace.host.state_timeline import (
     stacked,
     without_holes,
 )
+from traceview.trace.state import State
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass, HostNameKind
 
@@ -57,11 +57,11 @@ HANDOVER_PS: Final = 1000 * PS_PER_US
 """An executor is woken up within this time; 97 % of such holes in 17 recordings on two cores were shorter than 0.5 ms."""
 
 STRONG: Final = (
-    (Cause.INPUT, HostNameKind.INPUT),
-    (Cause.H2D, HostNameKind.H2D),
-    (Cause.COMPILE, HostNameKind.COMPILE),
-    (Cause.SYNC, HostNameKind.SYNC),
-    (Cause.CHECKPOINT, HostNameKind.CHECKPOINT),
+    (State.INPUT, HostNameKind.INPUT),
+    (State.H2D, HostNameKind.H2D),
+    (State.COMPILE, HostNameKind.COMPILE),
+    (State.SYNC, HostNameKind.SYNC),
+    (State.CHECKPOINT, HostNameKind.CHECKPOINT),
 )
 _LONG_DELETE_PS: Final = 1000 * PS_PER_US
 """Deleting any other tensor took up to 0.6 ms (TensorFlow 2.21)."""
@@ -70,21 +70,22 @@ _JITTED: Final = b"PjitFunction("
 _DRIVER_CALLS: Final = (HostNameKind.H2D, HostNameKind.D2H, HostNameKind.SYNC)
 """A Python thread makes such calls itself where it hands on an array or reads a value."""
 
-_SHOWN_BY: Final[dict[Cause, tuple[HostNameKind, ...]]] = {
-    Cause.INPUT: (HostNameKind.INPUT, HostNameKind.ASYNC_INPUT),
-    Cause.H2D: (HostNameKind.H2D,),
-    Cause.COMPILE: (HostNameKind.COMPILE,),
-    Cause.SYNC: (HostNameKind.SYNC, HostNameKind.D2H),
-    Cause.CHECKPOINT: (HostNameKind.CHECKPOINT,),
-    Cause.LAUNCH: (
+_SHOWN_BY: Final[dict[State, tuple[HostNameKind, ...]]] = {
+    State.INPUT: (HostNameKind.INPUT, HostNameKind.ASYNC_INPUT),
+    State.H2D: (HostNameKind.H2D,),
+    State.COMPILE: (HostNameKind.COMPILE,),
+    State.SYNC: (HostNameKind.SYNC, HostNameKind.D2H),
+    State.CHECKPOINT: (HostNameKind.CHECKPOINT,),
+    State.LAUNCH: (
         *(HostNameKind.OP, HostNameKind.OTHER),
         *(HostNameKind.DISPATCH, HostNameKind.LAUNCH),
     ),
-    Cause.HOST_OPS: (
+    State.HOST_OPS: (
         *(HostNameKind.OP, HostNameKind.OTHER),
         *(HostNameKind.DISPATCH, HostNameKind.EXECUTOR),
     ),
-    Cause.DEVICE_WAIT: (HostNameKind.OP,),
+    State.DEVICE_WAIT: (HostNameKind.OP,),
+    **dict.fromkeys((State.BETWEEN, State.EVALUATION), tuple(HostNameKind)),
 }
 
 
@@ -141,17 +142,17 @@ class HostStates(HostEvents):
             cause: self._spans(merged_rows((of_model[kind], of_pipeline[kind])))
             for cause, kind in STRONG
         }
-        strong[Cause.COMPILE] = joined_spans(
+        strong[State.COMPILE] = joined_spans(
             (
-                strong[Cause.COMPILE],
+                strong[State.COMPILE],
                 self._traced(rows),
                 self._prepared(rows),
                 self._jitted(rows, of_model[HostNameKind.COMPILE]),
             )
         )
-        strong[Cause.SYNC] = joined_spans((strong[Cause.SYNC], self._reads(rows)))
+        strong[State.SYNC] = joined_spans((strong[State.SYNC], self._reads(rows)))
         ended = self._spans(self.ends_of_input(rows))
-        strong[Cause.INPUT] = joined_spans((strong[Cause.INPUT], ended))
+        strong[State.INPUT] = joined_spans((strong[State.INPUT], ended))
         functions = self._rows_with("tf_function_call", rows)
         unknown = self._unknown(of_model[HostNameKind.OTHER])
         _, unlisted = self._split_ops(unknown, launches)
@@ -341,8 +342,8 @@ class HostStates(HostEvents):
     def own_timeline(self, thread: int) -> StateTimeline:
         """The causes that the events of one thread show, whatever other threads do."""
         own = self._evidence(thread)
-        layers = [*own.strong, (Cause.LAUNCH, own.launch)] if self._has_queue else [*own.strong]
-        layers += [(Cause.HOST_OPS, own.host_ops), (Cause.INPUT, own.pipeline)]
+        layers = [*own.strong, (State.LAUNCH, own.launch)] if self._has_queue else [*own.strong]
+        layers += [(State.HOST_OPS, own.host_ops), (State.INPUT, own.pipeline)]
         return stacked([*layers, (self._scheduling, own.scheduling)])
 
     def _caller_layers(self) -> Iterable[Layer]:
@@ -352,51 +353,51 @@ class HostStates(HostEvents):
         # What the caller launches itself waits for no copy of another thread.
         beside = difference(called, own.launch)
         for cause, layer in others.strong:
-            is_copy = cause in (Cause.H2D, Cause.SYNC)
-            if cause == Cause.H2D and not self._has_queue:
+            is_copy = cause in (State.H2D, State.SYNC)
+            if cause == State.H2D and not self._has_queue:
                 yield cause, layer
                 continue
             yield cause, intersection(layer, beside if is_copy else called)
         if self._has_queue:
-            yield Cause.LAUNCH, own.launch
-            yield Cause.LAUNCH, intersection(others.launch, called)
+            yield State.LAUNCH, own.launch
+            yield State.LAUNCH, intersection(others.launch, called)
         markers = self.markers
         if markers.start.size:
-            yield Cause.BETWEEN, complement(markers)
+            yield State.BETWEEN, complement(markers)
         if not self._has_queue:
-            yield Cause.DEVICE_WAIT, self._replica_work
-        yield Cause.HOST_OPS, own.host_ops
-        yield Cause.INPUT, own.pipeline
-        yield Cause.HOST_OPS, intersection(others.host_ops, called)
+            yield State.DEVICE_WAIT, self._replica_work
+        yield State.HOST_OPS, own.host_ops
+        yield State.INPUT, own.pipeline
+        yield State.HOST_OPS, intersection(others.host_ops, called)
         yield self._scheduling, own.scheduling
         yield self._scheduling, intersection(others.scheduling, called)
         if self._has_queue:
-            yield Cause.HOST_OPS, intersection(_longer_than(own.unlisted, HANDOVER_PS), called)
+            yield State.HOST_OPS, intersection(_longer_than(own.unlisted, HANDOVER_PS), called)
         dispatched = (own.scheduling, own.launch, called)
         yield self._scheduling, without_holes(joined_spans(dispatched), BACK_TO_BACK_PS)
         if self.runs_python(self.caller):
-            yield Cause.PYTHON, self._python(self.caller)
+            yield State.PYTHON, self._python(self.caller)
 
     def _executor_layers(self, thread: int) -> Iterable[Layer]:
         own, others = self._evidence(thread), self._executors
         yield from own.strong
         if self._has_queue:
-            yield Cause.LAUNCH, own.launch
-            yield Cause.HOST_OPS, own.host_ops
-        yield Cause.INPUT, own.pipeline
+            yield State.LAUNCH, own.launch
+            yield State.HOST_OPS, own.host_ops
+        yield State.INPUT, own.pipeline
         if self._has_queue:
-            yield Cause.HOST_OPS, own.unlisted
+            yield State.HOST_OPS, own.unlisted
         yield from others.strong
         if self._has_queue:
-            yield Cause.LAUNCH, others.launch
+            yield State.LAUNCH, others.launch
         else:
-            yield Cause.DEVICE_WAIT, self._replica_work
-        yield Cause.HOST_OPS, others.host_ops
+            yield State.DEVICE_WAIT, self._replica_work
+        yield State.HOST_OPS, others.host_ops
         yield self._scheduling, without_holes(others.scheduling, BACK_TO_BACK_PS)
-        yield Cause.INPUT, others.pipeline
+        yield State.INPUT, others.pipeline
         yield self._scheduling, self._handovers
         if self.runs_python(thread):
-            yield Cause.PYTHON, self._python(thread)
+            yield State.PYTHON, self._python(thread)
         else:
             yield self._scheduling, own.other
         # What the caller prepares has not begun, and what it waits for has not come.
@@ -408,12 +409,12 @@ class HostStates(HostEvents):
         rows = self.rows_of_thread(self.caller)
         rows = rows[self.is_spoken(rows) & ~self.is_marker(rows)]
         spoken = union(self._columns.start_ps[rows], self._columns.end_ps[rows])
-        return spoken, self.timeline(self.caller).spans_of((Cause.SYNC,))
+        return spoken, self.timeline(self.caller).spans_of((State.SYNC,))
 
     @property
-    def _scheduling(self) -> Cause:
+    def _scheduling(self) -> State:
         """The cause that scheduling counts as: a host of replicas has nothing to launch."""
-        return Cause.LAUNCH if self._has_queue else Cause.HOST_OPS
+        return State.LAUNCH if self._has_queue else State.HOST_OPS
 
     @cached_property
     def _executors(self) -> Evidence:
@@ -444,8 +445,8 @@ class HostStates(HostEvents):
 
     # The events that show the causes of gaps
 
-    def shown_by(self, cause: Int64Array, thread: Int32Array, time_ps: Int64Array) -> Int64Array:
-        """The host row that shows each cause at an instant at which a thread was late: the innermost, `NONE` without one.
+    def shown_by(self, state: Int64Array, thread: Int32Array, time_ps: Int64Array) -> Int64Array:
+        """The host row that shows each state at an instant at which a thread was late: the innermost, `NONE` without one.
 
         On that thread or the one that calls graphs, else on any.
         """
@@ -455,8 +456,8 @@ class HostStates(HostEvents):
         rows = rows[~self.is_marker(rows)]
         of_thread = self.thread[columns.line[rows]]
         result = np.full(time_ps.size, NONE, dtype=np.int64)
-        for group in groups_of(cause, thread):
-            shows = self._show(rows, Cause(cause[group[0]]))
+        for group in groups_of(state, thread):
+            shows = self._show(rows, State(state[group[0]]))
             is_near = is_in(of_thread, (int(thread[group[0]]), self.caller))
             for searched in (rows[shows & is_near], rows[shows]):
                 left = group[result[group] == NONE]
@@ -464,12 +465,12 @@ class HostStates(HostEvents):
                 result[left] = np.append(searched, NONE)[nest.innermost(time_ps[left])]
         return result
 
-    def _show(self, rows: Int64Array, cause: Cause) -> BoolArray:
-        """Which rows show a cause."""
-        if cause == Cause.PYTHON:
+    def _show(self, rows: Int64Array, state: State) -> BoolArray:
+        """Which rows show a state."""
+        if state in (State.PYTHON, State.BETWEEN_CALLS):
             return ~self.is_spoken(rows)
-        shows = is_in(self.kind_of(rows), _SHOWN_BY.get(cause, tuple(HostNameKind)))
-        return shows | self._stat("tf_function_call").has(rows) if cause == Cause.COMPILE else shows
+        shows = is_in(self.kind_of(rows), _SHOWN_BY.get(state, ()))
+        return shows | self._stat("tf_function_call").has(rows) if state == State.COMPILE else shows
 
 
 def _longer_than(spans: IntervalSet, length_ps: int) -> IntervalSet:

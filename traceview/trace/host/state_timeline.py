@@ -1,4 +1,4 @@
-"""A timeline with one cause at each instant, and sets of spans joined and cut."""
+"""A timeline with one state at each instant, and sets of spans joined and cut."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from msgspec import Struct
 from traceview.base.ids import is_in
 from traceview.base.intervals import NEVER, Int64Array, IntervalSet, difference, union
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.host.cause import Cause
+from traceview.trace.state import State
 
 _FOREVER: Final = 1 << 61
 """Later than any event; twice as much still fits into int64."""
 _ALWAYS: Final = union(np.array([-_FOREVER]), np.array([2 * _FOREVER]))
-Layer = tuple[Cause, IntervalSet]
+Layer = tuple[State, IntervalSet]
 
 
 class StateTimeline(Struct, frozen=True, eq=False):
-    """One cause at each instant of all time, `UNKNOWN` where no event shows any.
+    """One state of a host thread at each instant of all time, `UNKNOWN` where no event shows any.
 
-    `start`: int64 `[n]`, start of each stretch; the first begins before all events. `cause`: uint8 `[n]`.
+    `start`: int64 `[n]`, start of each stretch; the first begins before all events. `state`: uint8 `[n]`.
     """
 
     start: Int64Array
-    cause: npt.NDArray[np.uint8]
+    state: npt.NDArray[np.uint8]
 
-    def spans_of(self, causes: Collection[Cause]) -> IntervalSet:
-        """When the cause is one of these; the last stretch, after all events, is left out."""
-        is_one = is_in(self.cause[:-1], list(causes))
+    def spans_of(self, states: Collection[State]) -> IntervalSet:
+        """When the state is one of these; the last stretch, after all events, is left out."""
+        is_one = is_in(self.state[:-1], list(states))
         return union(self.start[:-1][is_one], self.start[1:][is_one])
 
 
 def stacked(layers: Sequence[Layer]) -> StateTimeline:
-    """The timeline of stacked layers: at each instant the first layer that covers it gives the cause."""
+    """The timeline of stacked layers: at each instant the first layer that covers it gives the state."""
     known = [layer for layer in layers if layer[1].start.size]
-    known.append((Cause.UNKNOWN, _ALWAYS))
+    known.append((State.UNKNOWN, _ALWAYS))
     sizes = [spans.start.size for _, spans in known]
     start, _, number, _ = SWEEPS.layered(
         np.concatenate([spans.start for _, spans in known]),
@@ -49,10 +49,10 @@ def stacked(layers: Sequence[Layer]) -> StateTimeline:
         -_FOREVER,
         2 * _FOREVER,
     )
-    causes = np.array([cause for cause, _ in known], dtype=np.uint8)
-    cause = np.repeat(causes, sizes)[number]
-    changes = np.flatnonzero(np.append(True, cause[1:] != cause[:-1]))
-    return StateTimeline(start[changes], cause[changes])
+    states = np.array([state for state, _ in known], dtype=np.uint8)
+    state = np.repeat(states, sizes)[number]
+    changes = np.flatnonzero(np.append(True, state[1:] != state[:-1]))
+    return StateTimeline(start[changes], state[changes])
 
 
 def without_holes(intervals: IntervalSet, hole_ps: int) -> IntervalSet:
