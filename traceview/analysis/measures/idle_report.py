@@ -262,10 +262,11 @@ def evidence_rows(context: Context, part: ChosenGaps) -> Int64Array:
     row = np.full(chosen.size, NONE, dtype=np.int64)
     states = context.idle.states[trace.device_list[gaps.device].host]
     start, end = part.states.longest_parts()
+    quarter = (end - start) // 4
     # Of what is done piece by piece no event need be in the middle.
-    for time in ((start + end) // 2, start):
-        asked = np.flatnonzero(~by_launch & (row == NONE))
-        row[asked] = states.shown_by(state[asked], gaps.thread[chosen[asked]], time[asked])
+    for begin, until in ((start + quarter, end - quarter), (start, start)):
+        at = np.flatnonzero(~by_launch & (row == NONE))
+        row[at] = states.shown_by(state[at], gaps.thread[chosen[at]], begin[at], until[at])
     by_launch |= (state == State.H2D) & (row == NONE)
     return np.where(by_launch, launch, row)
 

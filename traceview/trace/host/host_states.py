@@ -89,6 +89,10 @@ _SHOWN_BY: Final[dict[State, tuple[HostNameKind, ...]]] = {
 }
 
 
+_DEEPEST: Final = 64
+"""Events around each other that are looked at; recordings have a dozen."""
+
+
 class Evidence(Struct, frozen=True, eq=False):
     """The time that the events of a set of threads show for each kind of state.
 
@@ -445,24 +449,32 @@ class HostStates(HostEvents):
 
     # The events that show the causes of gaps
 
-    def shown_by(self, state: Int64Array, thread: Int32Array, time_ps: Int64Array) -> Int64Array:
-        """The host row that shows each state at an instant at which a thread was late: the innermost, `NONE` without one.
+    def shown_by(
+        self, state: Int64Array, thread: Int32Array, start_ps: Int64Array, end_ps: Int64Array
+    ) -> Int64Array:
+        """The host row that shows each state from a start to an end at which a thread was late: the innermost, `NONE` without one.
 
         On that thread or the one that calls graphs, else on any.
         """
-        columns, rows, times = self._columns, self.rows_of_model, np.sort(time_ps)
-        # Few events run at one of the instants.
+        columns, rows, times = self._columns, self.rows_of_model, np.sort(start_ps)
+        # Few events run at one of the starts.
         rows = rows[places(times, columns.start_ps[rows]) < places(times, columns.end_ps[rows])]
         rows = rows[~self.is_marker(rows)]
         of_thread = self.thread[columns.line[rows]]
-        result = np.full(time_ps.size, NONE, dtype=np.int64)
+        result = np.full(start_ps.size, NONE, dtype=np.int64)
         for group in groups_of(state, thread):
             shows = self._show(rows, State(state[group[0]]))
             is_near = is_in(of_thread, (int(thread[group[0]]), self.caller))
             for searched in (rows[shows & is_near], rows[shows]):
                 left = group[result[group] == NONE]
                 nest = nesting(columns.start_ps[searched], columns.end_ps[searched])
-                result[left] = np.append(searched, NONE)[nest.innermost(time_ps[left])]
+                inner, ends = nest.innermost(start_ps[left]), np.append(columns.end_ps[searched], 0)
+                for _ in range(_DEEPEST):
+                    ends_early = (inner != NONE) & (ends[inner] <= end_ps[left])
+                    if not ends_early.any():
+                        break
+                    inner[ends_early] = nest.parent[inner[ends_early]]
+                result[left] = np.append(searched, NONE)[inner]
         return result
 
     def _show(self, rows: Int64Array, state: State) -> BoolArray:
