@@ -240,7 +240,7 @@ class _Drawing:
                 arguments=(
                     named("op", columns.op[of_line], trace.names),
                     whole("bytes", size, size == UNKNOWN_BYTES),
-                    whole("correlation_id", correlation, ~columns.has_correlation[of_line]),
+                    whole("correlation_id", correlation, correlation == 0),
                 ),
                 launch=self._launched(device, of_line),
             )

@@ -140,9 +140,9 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
 
     int16 `device`; int32 `line`, `name`, `op` (the recorded op text, `scope/name:Type`), `instruction` (the place
     among the instructions of the recording, `NONE` for events that are not of XLA), `details` (the `kernel_details` of a kernel, `NONE`
-    where not recorded); int64 `start_ps`, `duration_ps`, `bytes`, `correlation_id`, `launch` (row in the host columns), `group` (the
+    where not recorded); int64 `start_ps`, `duration_ps`, `bytes`, `correlation_id` (0 without), `launch` (row in the host columns), `group` (the
     recorded `group_id`, -1 without); uint8 `class_` (`ActivityClass`), `host_memory` (`HostMemory` of a copy's host side); bool
-    `has_correlation`, `p2p`, `opaque` (a whole CUDA graph as one event), `unknown_direction`.
+    `p2p`, `opaque` (a whole CUDA graph as one event), `unknown_direction`.
     """
 
     device: npt.NDArray[np.int16]
@@ -155,7 +155,6 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
     details: Int32Array
     class_: npt.NDArray[np.uint8]
     correlation_id: Int64Array
-    has_correlation: BoolArray
     launch: Int64Array
     bytes: Int64Array
     host_memory: npt.NDArray[np.uint8]
@@ -260,7 +259,7 @@ _NOTHING_RECORDED: Final[dict[str, np.generic]] = {
     **dict.fromkeys(("launch", "group"), np.int64(NONE)),
     "bytes": np.int64(UNKNOWN_BYTES),
     **dict.fromkeys(("class_", "host_memory"), np.uint8(0)),
-    **dict.fromkeys(("has_correlation", "p2p", "opaque", "unknown_direction"), np.bool_(False)),
+    **dict.fromkeys(("p2p", "opaque", "unknown_direction"), np.bool_(False)),
 }
 """What stands in each column where nothing else is known."""
 

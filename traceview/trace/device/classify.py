@@ -192,7 +192,7 @@ def _of_buffer(
     columns: DeviceColumns, names: Names, buffer: int, stretches: _Stretches
 ) -> Iterator[tuple[Int64Array, list[bytes]]]:
     """The kernels of each launch of a buffer, in order, and the names of their instructions, where these are known."""
-    row = np.flatnonzero((columns.instruction == buffer) & columns.has_correlation)
+    row = np.flatnonzero((columns.instruction == buffer) & (columns.correlation_id != 0))
     known: dict[bytes, list[bytes]] = {}
     for places in groups_of(columns.device[row], columns.correlation_id[row]):
         every = row[places]
@@ -313,7 +313,6 @@ def activity_of(
         instruction=_instructions(table, names, numbers),
         details=_named(table, names, "kernel_details"),
         correlation_id=table.ints("correlation_id").dense(count, 0),
-        has_correlation=table.has("correlation_id"),
         group=table.ints("group_id").dense(count, NONE),
     )
     is_gpu = table.plane.kind is PlaneKind.GPU
@@ -336,7 +335,7 @@ def _gpu_activity(table: PlaneTable, every: DeviceColumns) -> tuple[DeviceColumn
         counts.take(table.line)
         & (kind != NameKind.NEVER_BUSY)
         & ~table.has("not_activity")
-        & (named_by_kind | every.has_correlation | table.has("kernel_details"))
+        & (named_by_kind | table.has("correlation_id") | table.has("kernel_details"))
     )
     size = every.bytes
     for texts in (table.texts("memcpy_details"), table.texts("memset_details")):

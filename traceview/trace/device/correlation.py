@@ -14,7 +14,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.base.ids import is_in, labels, unique_ids, unique_inverse
-from traceview.base.intervals import BoolArray, Int32Array, Int64Array, Nesting, nesting, places
+from traceview.base.intervals import Int32Array, Int64Array, Nesting, nesting, places
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.columns import NONE, HostColumns, kept
 from traceview.trace.model import Recording
@@ -25,9 +25,7 @@ _LONGEST_CHAIN: Final = 16
 """Threads hand the work of a step on a few times; more links are ids that agree by chance."""
 
 
-def find_launches(
-    correlation_id: Int64Array, has_correlation: BoolArray, host: HostColumns
-) -> Int64Array:
+def find_launches(correlation_id: Int64Array, host: HostColumns) -> Int64Array:
     """For each device event the host row with the same correlation id, all of one host; `NONE` where there is none.
 
     One launch may start many device events. Where several host calls carry one id, the first in time is the launch.
@@ -40,7 +38,7 @@ def find_launches(
     first = SWEEPS.earliest(call, host.start_ps.take(calls.row), 0, ids.size)
     place = np.minimum(places(ids, correlation_id), ids.size - 1)
     result = np.where(ids[place] == correlation_id, calls.row[first[place]], NONE)
-    result[~has_correlation | (correlation_id == 0)] = NONE
+    result[correlation_id == 0] = NONE
     return result
 
 

@@ -219,7 +219,9 @@ def device_events(trace: Trace, rows: Int64Array | None = None) -> Table:
     columns = trace.device_columns
     rows = np.arange(columns.count) if rows is None else rows
     device = columns.device[rows]
-    size, launch = columns.bytes[rows], columns.launch[rows]
+    size, launch, correlation = (
+        column[rows] for column in (columns.bytes, columns.launch, columns.correlation_id)
+    )
     return table(
         "device_events",
         whole("row", rows),
@@ -231,7 +233,7 @@ def device_events(trace: Trace, rows: Int64Array | None = None) -> Table:
         whole("start_ps", columns.start_ps[rows]),
         whole("duration_ps", columns.duration_ps[rows]),
         whole("bytes", size, size == UNKNOWN_BYTES),
-        whole("correlation_id", columns.correlation_id[rows], ~columns.has_correlation[rows]),
+        whole("correlation_id", correlation, correlation == 0),
         whole("launch", launch, launch == NONE),
         step_column(trace, trace.host_of_device[device], columns.start_ps[rows]),
         flag("p2p", columns.p2p[rows]),

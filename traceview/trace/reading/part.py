@@ -88,7 +88,7 @@ def _joined_devices(
 ) -> DeviceColumns:
     """All device events by device and start, with their launches and final classes."""
     columns = concatenated(parts or [NO_DEVICE_EVENTS])
-    launch = find_launches(columns.correlation_id, columns.has_correlation, host_columns)
+    launch = find_launches(columns.correlation_id, host_columns)
     columns = with_final_classes(replace(columns, launch=launch), host_columns.name, names)
     # Events that begin together have an order of their own, whatever that of the file is.
     keys = columns.device, columns.start_ps, -columns.end_ps, columns.class_
