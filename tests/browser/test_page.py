@@ -87,18 +87,19 @@ def test_sorting_by_a_heading(page_of: PageOf) -> None:
     assert first_column(table) == ["GPU:0", "GPU:1", "GPU:2", "GPU:3"]
     assert heading.get_attribute("aria-sort") is None
     # What was not measured comes last in either direction.
-    table.locator("th", has_text="vs. median").get_by_role("button").click()
-    assert column(table, "vs. median") == ["12.5%", "–", "–", "–"]
+    table.locator("th", has_text="peak memory").get_by_role("button").click()
+    assert column(table, "peak memory") == ["6.21 GB", "–", "–", "–"]
 
 
 def test_filtering_rows(page_of: PageOf) -> None:
     page = page_of(page_with(DOCUMENTS["many"]))
-    section = page.locator("#devices")
+    open_sections(page)
+    section = page.locator("#gaps")
     count = section.locator("output")
     assert count.inner_text() == "64 of 64 rows"
     section.get_by_role("searchbox").fill("gpu:6")
     assert count.inner_text() == "5 of 64 rows"
-    assert first_column(section.locator("table")) == [f"GPU:{n}" for n in (6, 60, 61, 62, 63)]
+    assert column(section.locator("table"), "device") == [f"GPU:{n}" for n in (6, 60, 61, 62, 63)]
     section.get_by_role("searchbox").fill("gpu:6 nothing")
     assert count.inner_text() == "0 of 64 rows"
 
@@ -130,7 +131,7 @@ def test_an_address_opens_what_it_names(page_of: PageOf) -> None:
     box = finding.bounding_box()
     assert box is not None
     assert 40 <= box["y"] < 500
-    for part in ("#gap-2", "#input .notes"):
+    for part in ("#gap-2", "#capture .notes"):
         page.goto(f"{page.url.partition('#')[0]}{part.partition(' ')[0]}")
         page.locator(part).wait_for(timeout=5000)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, full_report
 from traceview.document import markdown, screen
+from traceview.document.html import printer
 from traceview.document.terminal import render_section
 from traceview.report.document import document_of
 from traceview.report.model import Report
@@ -34,7 +36,10 @@ RUNS = (
     *("collective_ring", "cpu_bounce", "several_packs", "cut_collectives"),
     *("few_blocks", "memory_headroom", "memory_growing"),
 )
-BRIEF = ("full", "slow-input-2", "sixty_four_healthy", "throttled_gpu", "late_shard")
+BRIEF = ("bare", "full", "slow-input-2", "sixty_four_healthy", "throttled_gpu", "late_shard")
+
+
+PAGES = ("bare", "full", "every_fifth_step")
 
 
 def report_on(name: str, fixtures: Path, folder: Path) -> Report:
@@ -67,6 +72,17 @@ def test_what_a_terminal_has_room_for(
     document = document_of(report_on(name, fixtures, tmp_path), is_brief=True)
     text = screen.render(document, width=100, color=False, most_lines=10**6)
     golden(f"reports/{name}.txt", text)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_page_shows(
+    name: str, fixtures: Path, tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
+    """All but the scripts and style sheets."""
+    page = printer.render(lambda _: document_of(report_on(name, fixtures, tmp_path)))
+    body = page[page.index("<body>") :]
+    text = re.sub(r"(<script[^>]*>).*?</script>\n", "", body, flags=re.DOTALL)
+    golden(f"reports/{name}.html", text)
 
 
 @pytest.mark.parametrize("is_brief", [False, True])
