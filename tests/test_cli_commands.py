@@ -71,27 +71,6 @@ def test_a_shell_completes_commands_tables_and_options(words: str, meant: str) -
     assert meant in out.decode().split()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "hint"),
-    [
-        (("xyzzy",), "no such command 'xyzzy'", "see traceview --help"),
-        (("--foo",), "no such option: --foo", "see traceview --help"),
-        (("analyze",), "missing argument 'LOGDIR'", "see traceview analyze --help"),
-        (
-            ("analyze", ".", "--window", "step"),
-            "--window step: no such choice",
-            "did you mean steps? one of auto, steps, devices, trace",
-        ),
-    ],
-)
-def test_usage_errors_are_two_lines(
-    command: Command, arguments: tuple[str, ...], error: str, hint: str
-) -> None:
-    done = command(*arguments)
-    assert (done.code, done.out) == (2, "")
-    assert done.err == f"traceview: error: {error}\nhint: {hint}\n"
-
-
 @pytest.fixture
 def two_runs(tmp_path: Path) -> str:
     SCENARIOS["D"]().write(tmp_path, "run1")

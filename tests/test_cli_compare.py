@@ -216,20 +216,3 @@ def test_runs_on_other_numbers_of_devices_stand_beside_each_other(
     rows = json.loads(command("compare", str(one), str(two), "--scaling", "--format", "json").out)
     assert [row["device_count"] for row in rows["rows"]] == [1, 2]
     assert command("compare", str(one), str(two), "--scaling", "--format", "markdown").code == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "error"),
-    [
-        (("{0}", "{1}", "{0}"), 2, "compare takes BEFORE and AFTER, not 3 runs"),
-        (("{0}", "{1}", "--scaling", "--redact"), 2, "--redact cannot be combined with --scaling"),
-        (("{0}", "{1}", "--scaling"), 7, "scaling needs runs on two or more numbers"),
-        (("--scaling",), 7, "scaling needs runs on two or more numbers"),
-    ],
-)
-def test_what_does_not_go_together_is_one_line(
-    arguments: tuple[str, ...], code: int, error: str, command: Command, saved: tuple[str, str]
-) -> None:
-    done = command("compare", *(argument.format(*saved) for argument in arguments))
-    assert (done.code, done.out) == (code, "")
-    assert done.err.startswith(f"traceview: error: {error}")

@@ -18,7 +18,7 @@ import pytest
 
 from tests.command import Command
 from traceview.base.text import shell_command, shell_path, shell_word
-from traceview.cli.output import MOST_WIDTH, Target, write_folder
+from traceview.cli.output import Target, write_folder
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
@@ -47,27 +47,6 @@ def test_a_folder_may_be_the_current_one(
     again = command(*command_line.split(), str(logs), "-o", ".")
     assert again.code == 6
     assert "--force" in again.err
-
-
-@pytest.mark.parametrize("name", ["analyze", "report", "show gaps", "show runs"])
-def test_a_name_that_no_file_can_have(name: str, command: Command, logs: Path) -> None:
-    done = command(*name.split(), str(logs / ("x" * 300)))
-    assert done.code in (2, 3)
-    assert done.err.count("\n") <= 2
-    assert "Traceback" not in done.err
-
-
-@pytest.mark.parametrize(
-    "command_line", ["analyze", "report", "show gaps --format csv", "export", "export --to csv"]
-)
-def test_a_name_too_long_to_write_is_refused_first(
-    command_line: str, command: Command, logs: Path, tmp_path: Path
-) -> None:
-    trace_of(logs).write_bytes(b"not read")
-    done = command(*command_line.split(), str(logs), "-o", str(tmp_path / ("x" * 300)))
-    assert done.code == 2
-    assert "cannot write" in done.err
-    assert "too long" in done.err
 
 
 def test_a_pipe_in_place_of_a_sidecar(command: Command, logs: Path) -> None:
@@ -110,13 +89,6 @@ def test_a_newer_run_that_cannot_be_read_is_named(command: Command, logs: Path) 
     assert "the file is empty" in text
     report = json.loads(command("analyze", str(logs), "--format", "json").out)
     assert report["capture"]["quality"] == "ok"
-
-
-@pytest.mark.parametrize("width", [str(10**9), str(MOST_WIDTH + 1)])
-def test_no_terminal_is_so_wide(width: str, command: Command, logs: Path) -> None:
-    done = command("analyze", str(logs), "--width", width)
-    assert (done.code, done.out) == (2, "")
-    assert "--width" in done.err
 
 
 @pytest.mark.parametrize("command_line", ["export", "analyze", "show gaps --format csv"])

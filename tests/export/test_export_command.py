@@ -63,37 +63,6 @@ def test_steps_narrow_the_window(command: Command, loop: str, tmp_path: Path) ->
     assert len(steps()) > 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (("--to", "parquet", "-o", "-"), 2, "tables need a folder"),
-        (("--to", "svg"), 2, "svg"),
-        (("-o", "x.json"), 2, "a trace has another format"),
-        (("-o", "x.csv"), 2, "--to csv"),
-        (("-o", "x.parquet"), 2, "--to parquet"),
-        (("-o", "x.pftrace.gz"), 2, "a trace has another format"),
-        (("--steps", "900:901", "-o", "x"), 2, "the trace has none of them"),
-        (("-o", "no/such/folder/x"), 2, "there is no directory"),
-        (("--to", "csv", "-o", "file"), 2, "is a file"),
-    ],
-)
-def test_what_cannot_be_is_said(
-    command: Command,
-    loop: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: tuple[str, ...],
-    code: int,
-    said: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("file").touch()
-    done = command("export", loop, *arguments)
-    assert done.code == code
-    assert said in done.err
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
 def test_nothing_is_left_of_a_trace_that_could_not_be_written(
     command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,12 +186,6 @@ def test_what_stays_incomplete_is_said_with_what_reads_it(
     assert (done.code, "damaged" in done.out) == (0, True)
 
 
-def test_once_says_why_there_is_nothing(command: Command, tmp_path: Path) -> None:
-    for logs, said in ((tmp_path / "none", "no such file"), (tmp_path, "no *.xplane.pb below it")):
-        done = once(command, logs)
-        assert (done.code, said in done.err) == (3, True)
-
-
 def test_a_full_disk_does_not_end_the_watch(
     logs: Path,
     fixtures: Path,
@@ -296,21 +290,6 @@ def test_a_command_that_hangs_is_ended_with_what_it_started(
     while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-@pytest.mark.parametrize(
-    ("pair", "said"),
-    [
-        (("no-such-code", "true"), "no finding is called 'no-such-code'"),
-        (("input-bound", " "), "the command is empty"),
-        (("input-bound",), "requires 2 arguments"),
-    ],
-)
-def test_alarms_that_cannot_be(
-    pair: tuple[str, ...], said: str, command: Command, logs: Path
-) -> None:
-    done = once(command, logs, "--on-finding", *pair)
-    assert (done.code, said in done.err, done.out) == (2, True, "")
 
 
 # Metrics
