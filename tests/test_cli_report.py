@@ -52,34 +52,6 @@ def test_the_command_on_the_page_makes_the_page_again(
         assert again == (tmp_path / "first" / name).read_bytes()
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_one_document(command: Command, loop: str, tmp_path: Path, name: str) -> None:
-    shown = command("report", loop, "--format", name)
-    by_name = tmp_path / "any-name"
-    by_ending = tmp_path / f"x{Path(NAMES[name]).suffix}"
-    assert command("report", loop, "--format", name, "-o", str(by_name)).code == 0
-    assert command("report", loop, "-o", str(by_ending)).code == 0
-    assert by_name.read_bytes() == by_ending.read_bytes() == shown.out.encode()
-    assert by_name.stat().st_size > 1000
-
-
-def test_nothing_is_replaced_unless_asked(command: Command, loop: str, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "notes.txt").write_text("mine")
-    assert command("report", loop, "-o", str(out)).code == 0
-    before = {name: (out / name).read_bytes() for name in written(out)}
-    done = command("report", loop, "--steps", "4:6", "-o", str(out))
-    assert done.code == 6
-    assert (
-        done.err == f"traceview: error: {out / 'report.html'} exists\nhint: --force replaces it\n"
-    )
-    assert {name: (out / name).read_bytes() for name in written(out)} == before
-    assert command("report", loop, "--steps", "4:6", "--force", "-o", str(out)).code == 0
-    assert written(out) == FILES | {"notes.txt"}
-    assert (out / "report.md").read_bytes() != before["report.md"]
-
-
 def test_a_full_disk_leaves_no_part_of_a_file(
     command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +107,7 @@ def test_one_screen_or_everything(command: Command, loop: str, tmp_path: Path) -
     assert "Longest gaps" in full
     assert "Longest gaps" not in screen
     assert f"traceview analyze {loop} --full\n" in screen
+    assert command("analyze", loop, "-o", "-").out.startswith("run ")
     command("analyze", loop, "-o", str(tmp_path / "report.txt"))
     assert (tmp_path / "report.txt").read_text("utf-8") == full
     saved = str(tmp_path / "report.json")
@@ -179,28 +152,6 @@ def test_damage_is_an_error_and_salvage_is_not(command: Command, loop: str, tmp_
 def test_steps_are_half_open(command: Command, loop: str, steps: str, numbers: list[int]) -> None:
     done = command("analyze", loop, "--format", "json", "--steps", steps)
     assert [step["number"] for step in json.loads(done.out)["results"]["steps"]["steps"]] == numbers
-
-
-@pytest.mark.parametrize("options", ["-o report.JSON", "-o report --format json"])
-def test_the_ending_of_the_file_chooses_the_format(
-    options: str, command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert command("analyze", loop, *options.split()).code == 0
-    (path,) = tmp_path.iterdir()
-    json.loads(path.read_text("utf-8"))
-    assert command("analyze", loop, "-o", "-").out.startswith("run ")
-
-
-def test_an_existing_file_stays(command: Command, loop: str, tmp_path: Path) -> None:
-    path = tmp_path / "report.txt"
-    path.write_text("mine")
-    done = command("analyze", loop, "-o", str(path))
-    assert (done.code, path.read_text()) == (6, "mine")
-    assert "hint: --force replaces it" in done.err
-    assert command("analyze", loop, "-o", str(path), "--force").code == 0
-    assert path.read_text("utf-8").startswith("run ")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["report.txt"]
 
 
 # Hangs

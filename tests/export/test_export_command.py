@@ -1,30 +1,13 @@
 from __future__ import annotations
 
-import io
 import re
 import shutil
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from tests.command import Command
 from tests.export.perfetto_reading import read
-from traceview.report.tables import TABLE_NAMES
-
-
-def test_by_default_perfettos_own_format_in_this_folder(
-    command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = command("export", loop)
-    assert (done.code, done.out) == (0, "")
-    assert done.err == "traceview: wrote trace.pftrace: open it at https://ui.perfetto.dev\n"
-    assert read(Path("trace.pftrace").read_bytes()).slices
-    assert [path.name for path in tmp_path.iterdir()] == ["trace.pftrace"]
-    assert command("export", loop).code == 6
-    assert command("export", loop, "--force").code == 0
-    assert command("export", loop, "--to", "perfetto", "-o", "-").code == 0
 
 
 def test_of_several_runs_the_one_that_is_read_is_named(
@@ -39,17 +22,6 @@ def test_of_several_runs_the_one_that_is_read_is_named(
     assert re.match(r"traceview: run (first|second) of 2 runs; --run NAME chooses another\n", shown)
     chosen = command("export", str(tmp_path / "logs"), "--run", "first", "-o", out, "--force").err
     assert "of 2 runs" not in chosen
-
-
-@pytest.mark.parametrize("to", ["parquet", "csv"])
-def test_tables_go_into_a_folder(command: Command, loop: str, tmp_path: Path, to: str) -> None:
-    out = tmp_path / "tables"
-    assert command("export", loop, "--to", to, "-o", str(out)).code == 0
-    assert {path.name for path in out.iterdir()} == {f"{name}.{to}" for name in TABLE_NAMES}
-    if to == "parquet":
-        assert len(pd.read_parquet(io.BytesIO((out / "devices.parquet").read_bytes()))) == 2
-    assert command("export", loop, "--to", to, "-o", str(out)).code == 6
-    assert command("export", loop, "--to", to, "-o", str(out), "--force").code == 0
 
 
 def test_steps_narrow_the_window(command: Command, loop: str, tmp_path: Path) -> None:
