@@ -58,6 +58,11 @@ REFUSED = [
             "export broken.xplane.pb --to csv",
         )
     ),
+    ("report report.json -o file/out.md", 2, "error: cannot write "),
+    ("compare {loop} {loop} -o file/out.md", 2, "error: cannot write "),
+    ("gate {slow} --require 'step_time_ms <= 500' -o file/out.json", 2, "error: cannot write "),
+    ("gate {slow} --save main --dir file/baselines", 2, "error: cannot write "),
+    ("history . -o file/out.csv", 2, "error: cannot write "),
     ("report {loop}", 2, "no output is named"),
     ("report {loop} --format yaml", 2, "--format yaml: no such choice"),
     ("report {loop} --format markdwon", 2, "did you mean markdown?"),
