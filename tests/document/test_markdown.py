@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
@@ -12,13 +11,8 @@ from tests.documents import full_document
 from tests.hostile import HOSTILE
 from traceview.document.markdown import code, prose, render
 from traceview.document.phrase import name
-from traceview.report.build import analyze
-from traceview.report.document import document_of
 
 PARSER = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
-MOST_VISIBLE = 60
-SHARED = ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"]
-FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
 
 
 def tables(text: str) -> list[list[list[str]]]:
@@ -32,28 +26,6 @@ def tables(text: str) -> list[list[list[str]]]:
         elif token.type == "inline" and found and token.level >= 4:
             found[-1][-1].append("".join(child.content for child in token.children or ()))
     return found
-
-
-def visible_lines(page: str) -> int:
-    """Lines that are shown while everything is folded; a fold is one line."""
-    count = depth = 0
-    for line in page.splitlines():
-        depth -= line == "</details>"
-        count += depth == 0 and line != "</details>"
-        depth += line == "<details>"
-    return count
-
-
-@pytest.mark.parametrize("name", FIXTURES)
-def test_a_recorded_run_is_read_at_a_glance(name: str) -> None:
-    assert visible_lines(render(document_of(analyze(Path("fixtures", name))))) <= MOST_VISIBLE
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", SHARED)
-def test_eight_gpus_are_read_at_a_glance(name: str, shared_traces: Path) -> None:
-    page = render(document_of(analyze(shared_traces / name)))
-    assert visible_lines(page) <= MOST_VISIBLE
 
 
 @pytest.mark.parametrize(

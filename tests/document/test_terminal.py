@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,11 +27,9 @@ from traceview.document.model import (
     table,
 )
 from traceview.document.page import Page, Text, joined
-from traceview.document.screen import MOST_FULL_LINES, render, render_screen
+from traceview.document.screen import render, render_screen
 from traceview.document.terminal import render_section, strip_lines
 from traceview.document.vocabulary import STATES
-from traceview.report.build import analyze
-from traceview.report.document import document_of
 
 Golden = Callable[[str, str], None]
 
@@ -45,29 +42,6 @@ def lines_of(columns: Sequence[Column], width: int, **changes: Any) -> list[str]
     """A table alone, without the title of its section."""
     section = Section("a", "Title", table("label", columns, **changes))
     return render_section(section, width=width, color=False).splitlines()[1:]
-
-
-@pytest.mark.parametrize("width", [1, 40, 47, 60, 80, 100, 120, 250])
-def test_no_line_is_wider_than_the_page(width: int) -> None:
-    for device_count in (2, 20):
-        lines = shown(full_document(device_count=device_count), width).splitlines()
-        too_wide = [line for line in lines if cell_len(line) > max(width, 40)]
-        # A command is never broken.
-        assert [line for line in too_wide if not line.startswith("traceview ")] == []
-        assert [line for line in lines if line != line.rstrip()] == []
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("width", [80, 200])
-@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
-def test_all_of_eight_gpus_is_120_lines(name: str, width: int, shared_traces: Path) -> None:
-    report = analyze(shared_traces / name)
-    document = document_of(report, is_brief=True)
-    page = shown(document, width)
-    assert len(page.splitlines()) <= MOST_FULL_LINES
-    for section in document.sections:
-        assert section.is_empty or section.title in page
-        assert f"\n{section.title}" in page or section.command in page
 
 
 # Tables
