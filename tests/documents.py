@@ -6,24 +6,39 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from tests.charts import MS
 from tests.hostile import with_texts
-from tests.reports import bare_report, device, full_report, lanes_of, strip
+from tests.reports import (
+    bare_report,
+    device,
+    device_rows,
+    finding,
+    full_report,
+    lanes_of,
+    loss,
+    strip,
+)
 from traceview.document.model import Document
 from traceview.report.document import document_of
 from traceview.report.model import Report
 
 
-def report_on(device_count: int) -> Report:
-    """The full report with so many GPUs that do the same; each has a kernel more than the one before it."""
+def report_on(device_count: int | None = None) -> Report:
+    """The full report with a finding that leads to the longest gap, which is where the lanes have it.
+
+    `device_count`: so many GPUs do the same; each has a kernel more than the one before it.
+    """
     report = full_report()
     results = report.results
-    times, idle, timeline = results.device_time, results.idle, results.timeline
-    assert times is not None
+    idle, times, timeline = results.idle, results.device_time, results.timeline
     assert idle is not None
+    assert times is not None
     assert timeline is not None
-    keys = [f"GPU:{ordinal}" for ordinal in range(device_count)]
+    keys = [f"GPU:{ordinal}" for ordinal in range(device_count or 2)]
+    (gap,) = idle.devices[0].gaps
+    waiting = replace(idle.devices[0], gaps=(replace(gap, start_ps=90 * MS, duration_ps=10 * MS),))
     rows = []
-    for ordinal in range(device_count):
+    for ordinal in range(device_count or 0):
         row = device(ordinal)
         assert row.activity is not None
         compute = replace(row.activity["compute"], count=1234 + ordinal)
@@ -33,20 +48,22 @@ def report_on(device_count: int) -> Report:
         rows.append(replace(row, activity=activity, memory_peak_bytes=peak))
     results = replace(
         results,
-        device_time=replace(times, devices=tuple(rows)),
-        idle=replace(idle, devices=tuple(replace(idle.devices[0], device=key) for key in keys)),
+        device_time=replace(times, devices=tuple(rows) or device_rows()),
+        idle=replace(idle, devices=tuple(replace(waiting, device=key) for key in keys)),
         timeline=replace(timeline, devices=tuple(map(strip, keys))),
         lanes=lanes_of(*keys),
     )
-    return replace(report, results=results)
+    bound = finding(code="input-bound", devices=("GPU:1",), loss=loss(0.5, "input"))
+    return replace(report, results=results, findings=(bound, *report.findings))
 
 
 def full_document(
     rename: Callable[[str], str] = str, *, device_count: int | None = None, most_rows: int = 64
 ) -> Document:
-    """Of the full report, with all that a report can hold; `rename` stands in each place of a recorded text."""
-    report = full_report() if device_count is None else report_on(device_count)
-    return document_of(with_texts(report, lambda _, text: rename(text)), most_rows=most_rows)
+    """Of a report that has all; `rename` stands in each place of a recorded text but the command's."""
+    report = report_on(device_count)
+    renamed = with_texts(report, lambda _, text: rename(text))
+    return document_of(replace(renamed, command=report.command), most_rows=most_rows)
 
 
 def bare_document() -> Document:

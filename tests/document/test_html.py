@@ -91,7 +91,7 @@ def data_of(root: Element) -> dict[str, Any]:
 def test_the_figure_holds_its_data() -> None:
     data = data_of(page_of(full_document()))
     assert data["span"] == 100 * MS
-    assert data["gaps"] == [[0, 30 * MS, 39 * MS, 1], [1, 30 * MS, 39 * MS, 2]]
+    assert data["gaps"] == [[0, 90 * MS, 100 * MS, 1], [1, 90 * MS, 100 * MS, 2]]
     assert data["folded"] == []
     assert data["states"]["latency"] == ["latency", "T", "launch latency", True]
     assert data["thread_states"]["latency"] == ["host", "T", "launch latency", False]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from tests.charts import SLICE_COUNT
-from tests.documents import full_document
+from tests.reports import full_report
 from tests.reports import strip as strip_of
 from traceview.document.figures import UtilizationStrip, UtilizationStrips
 from traceview.document.model import (
@@ -30,6 +30,7 @@ from traceview.document.page import Page, Text, joined
 from traceview.document.screen import render, render_screen
 from traceview.document.terminal import render_section, strip_lines
 from traceview.document.vocabulary import STATES
+from traceview.report.document import screen_of
 
 Golden = Callable[[str, str], None]
 
@@ -169,7 +170,7 @@ def test_pieces_keep_their_styles() -> None:
 
 
 MS = 10**9
-SUMMARY = full_document().summary
+SUMMARY = screen_of(full_report())
 
 
 def row(label: str, step_ps: int = 50 * MS, **parts: int) -> AnatomyRow:
