@@ -60,10 +60,9 @@ def report_on(device_count: int | None = None) -> Report:
 def full_document(
     rename: Callable[[str], str] = str, *, device_count: int | None = None, most_rows: int = 64
 ) -> Document:
-    """Of a report that has all; `rename` stands in each place of a recorded text but the command's."""
-    report = report_on(device_count)
-    renamed = with_texts(report, lambda _, text: rename(text))
-    return document_of(replace(renamed, command=report.command), most_rows=most_rows)
+    """Of a report that has all; `rename` stands in each place of a recorded text."""
+    report = with_texts(report_on(device_count), lambda _, text: rename(text))
+    return document_of(report, most_rows=most_rows)
 
 
 def bare_document() -> Document:

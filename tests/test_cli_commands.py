@@ -73,8 +73,10 @@ def test_help_fits_one_screen_and_has_an_example(
 )
 def test_a_shell_completes_commands_tables_and_options(words: str, meant: str) -> None:
     line = f"traceview {words}"
-    asked = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-    _, out, _ = ended(started(*PROGRAM, _TRACEVIEW_COMPLETE="complete_bash", **asked))
+    place = str(line.count(" "))
+    _, out, _ = ended(
+        started(*PROGRAM, _TRACEVIEW_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=place)
+    )
     assert meant in out.decode().split()
 
 

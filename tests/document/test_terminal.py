@@ -170,6 +170,9 @@ def test_pieces_keep_their_styles() -> None:
 
 
 MS = 10**9
+WIDTHS = (40, 60, 80, 100, 200)
+BAR = re.compile(r"(?:^| )([A-Z#%=<>+?]{4,}) +[\d.,]+ ?[mnpµu]?s?$")
+NAMED = re.compile(r"(?:^  (?:other: )?|  )([A-Z#%=<>+?]) ")
 SUMMARY = screen_of(full_report())
 
 
@@ -201,6 +204,38 @@ def screen(**changes: Any) -> Summary:
 
 def shown_screen(content: Summary, width: int = 80) -> str:
     return render_screen(content, width=width, color=False)
+
+
+def fits(content: Summary) -> None:
+    """At most 24 lines of 80 columns for up to four devices, at most 40 ever; no line is wider than the terminal."""
+    device_count = sum(len(row.devices) for row in content.anatomy)
+    for width in WIDTHS:
+        lines = shown_screen(content, width).splitlines()
+        wide = [line for line in lines if cell_len(line) > width]
+        assert [line for line in wide if "traceview " not in line] == []
+        line_count = sum(max(-(-cell_len(line) // width), 1) for line in lines)
+        assert line_count <= (24 if width >= 80 and device_count <= 4 else 40), width
+        assert [line for line in lines if line != line.rstrip()] == []
+        assert unexplained(lines) == set()
+
+
+def unexplained(lines: list[str]) -> set[str]:
+    """Letters in a bar that neither the lines of numbers name nor the line about other parts."""
+    begin = next((n for n, line in enumerate(lines) if line.startswith("What each device")), None)
+    drawn: list[tuple[set[str], set[str]]] = []
+    others: set[str] = set()
+    is_other = False
+    for line in lines[begin + 1 :] if begin is not None else ():
+        bar = BAR.search(line)
+        if bar is not None:
+            drawn.append((set(bar[1]), set()))
+        elif line.startswith("  ") and drawn:
+            is_other |= line.startswith("  other: ")
+            (others if is_other else drawn[-1][1]).update(NAMED.findall(line))
+        else:
+            break
+    named = others.union(*(letters for _, letters in drawn))
+    return set().union(*(letters for letters, _ in drawn)) - named
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
