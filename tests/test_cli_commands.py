@@ -27,16 +27,25 @@ from traceview.cli.output import Target
 pytestmark = pytest.mark.usefixtures("no_terminal")
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURE = str(ROOT / "fixtures" / "custom-loop-2")
+PROGRAM = ("-m", "traceview")
 
 
-def started(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+def started(
+    *arguments: str, stdout: int = subprocess.PIPE, **environment: str
+) -> subprocess.Popen[bytes]:
+    """Python with these arguments, in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "traceview", *arguments],
+        [sys.executable, *arguments],
         cwd=ROOT,
         env=os.environ | environment,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
     )
+
+
+def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
+    out, errors = process.communicate()
+    return process.returncode, out or b"", errors
 
 
 def test_the_version_has_what_a_bug_report_needs(command: Command) -> None:
@@ -64,32 +73,11 @@ def test_help_fits_one_screen_and_has_an_example(
 )
 def test_a_shell_completes_commands_tables_and_options(words: str, meant: str) -> None:
     line = f"traceview {words}"
-    process = started(
-        _TRACEVIEW_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(line.count(" "))
+    place = str(line.count(" "))
+    _, out, _ = ended(
+        started(*PROGRAM, _TRACEVIEW_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=place)
     )
-    out, _ = process.communicate()
     assert meant in out.decode().split()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "hint"),
-    [
-        (("xyzzy",), "no such command 'xyzzy'", "see traceview --help"),
-        (("--foo",), "no such option: --foo", "see traceview --help"),
-        (("analyze",), "missing argument 'LOGDIR'", "see traceview analyze --help"),
-        (
-            ("analyze", ".", "--window", "step"),
-            "--window step: no such choice",
-            "did you mean steps? one of auto, steps, devices, trace",
-        ),
-    ],
-)
-def test_usage_errors_are_two_lines(
-    command: Command, arguments: tuple[str, ...], error: str, hint: str
-) -> None:
-    done = command(*arguments)
-    assert (done.code, done.out) == (2, "")
-    assert done.err == f"traceview: error: {error}\nhint: {hint}\n"
 
 
 @pytest.fixture
@@ -164,30 +152,17 @@ main()
 
 @pytest.mark.parametrize("module", ["typer", "traceview.cli.app", "traceview.report.build"])
 def test_an_interrupt_while_modules_are_imported_is_one_line(module: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED_AT, module, "analyze", FIXTURE],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr == "traceview: interrupted; nothing was written\n"
+    process = started("-c", INTERRUPTED_AT, module, "analyze", FIXTURE)
+    assert ended(process) == (130, b"", b"traceview: interrupted; nothing was written\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is none here")
 @pytest.mark.parametrize("arguments", [("analyze", FIXTURE), ("--help",)])
 def test_a_full_disk_is_one_line(arguments: tuple[str, ...]) -> None:
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "traceview", *arguments],
-            cwd=ROOT,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
-    assert done.returncode == 2
-    assert done.stderr == (
+        code, _, errors = ended(started(*PROGRAM, *arguments, stdout=full.fileno()))
+    assert code == 2
+    assert errors == (
         b"traceview: error: cannot write to standard output: No space left on device\n"
     )
 
@@ -195,7 +170,7 @@ def test_a_full_disk_is_one_line(arguments: tuple[str, ...]) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="closed by a POSIX shell")
 def test_closed_standard_streams(tmp_path: Path) -> None:
     def run(redirection: str, *more: str) -> subprocess.CompletedProcess[bytes]:
-        command = shlex.join([sys.executable, "-m", "traceview", "analyze", FIXTURE, *more])
+        command = shlex.join([sys.executable, *PROGRAM, "analyze", FIXTURE, *more])
         return subprocess.run(
             ["sh", "-c", f"{command} {redirection}"], cwd=ROOT, capture_output=True, check=False
         )
@@ -217,7 +192,7 @@ def test_an_error_is_one_harmless_line(command: Command, tmp_path: Path) -> None
 
 
 def test_a_closed_pipe_is_silent() -> None:
-    process = started("analyze", FIXTURE, "--format", "json")
+    process = started(*PROGRAM, "analyze", FIXTURE, "--format", "json")
     assert process.stdout
     assert process.stderr
     process.stdout.close()
@@ -227,9 +202,8 @@ def test_a_closed_pipe_is_silent() -> None:
 
 
 def test_an_ascii_terminal_gets_ascii() -> None:
-    process = started("analyze", FIXTURE, PYTHONIOENCODING="ascii")
-    out, errors = process.communicate()
-    assert (process.returncode, errors) == (0, b"")
+    code, out, errors = ended(started(*PROGRAM, "analyze", FIXTURE, PYTHONIOENCODING="ascii"))
+    assert (code, errors) == (0, b"")
     assert out.isascii()
     assert b"_" in out
 

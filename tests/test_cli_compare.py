@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -179,24 +178,6 @@ def test_in_python(runs: tuple[str, str], tmp_path: Path) -> None:
         traceview.compare(before, tmp_path)
 
 
-def test_output_that_cannot_be_written_is_one_exit_code(
-    command: Command, saved: tuple[str, str], tmp_path: Path
-) -> None:
-    """As of every command: 2."""
-    file = tmp_path / "file"
-    file.write_text("")
-    for arguments in (
-        ("report", saved[0], "-o", "{}/out.md"),
-        ("compare", *saved, "-o", "{}/out.md"),
-        ("gate", saved[0], "--require", "step_time_ms <= 500", "-o", "{}/out.json"),
-        ("history", str(Path(saved[0]).parent), "-o", "{}/out.csv"),
-        ("gate", saved[0], "--save", "main", "--dir", "{}/baselines"),
-    ):
-        done = command(*(argument.format(file) for argument in arguments))
-        assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1), arguments
-        assert re.search("cannot (write|make) ", done.err)
-
-
 def test_runs_on_other_numbers_of_devices_stand_beside_each_other(
     command: Command, tmp_path: Path
 ) -> None:
@@ -216,20 +197,3 @@ def test_runs_on_other_numbers_of_devices_stand_beside_each_other(
     rows = json.loads(command("compare", str(one), str(two), "--scaling", "--format", "json").out)
     assert [row["device_count"] for row in rows["rows"]] == [1, 2]
     assert command("compare", str(one), str(two), "--scaling", "--format", "markdown").code == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "error"),
-    [
-        (("{0}", "{1}", "{0}"), 2, "compare takes BEFORE and AFTER, not 3 runs"),
-        (("{0}", "{1}", "--scaling", "--redact"), 2, "--redact cannot be combined with --scaling"),
-        (("{0}", "{1}", "--scaling"), 7, "scaling needs runs on two or more numbers"),
-        (("--scaling",), 7, "scaling needs runs on two or more numbers"),
-    ],
-)
-def test_what_does_not_go_together_is_one_line(
-    arguments: tuple[str, ...], code: int, error: str, command: Command, saved: tuple[str, str]
-) -> None:
-    done = command("compare", *(argument.format(*saved) for argument in arguments))
-    assert (done.code, done.out) == (code, "")
-    assert done.err.startswith(f"traceview: error: {error}")

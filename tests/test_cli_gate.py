@@ -96,32 +96,6 @@ def test_github(
     assert summary.read_text("utf-8").startswith("before\n## Gate failed: ")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        ([], 2, "nothing is asked for: there is no condition"),
-        (["--require", "step_tme <= 3"], 2, "condition 'step_tme <= 3': no key is called step_tme"),
-        (["--baseline", ""], 2, "the baseline has an empty name"),
-        (["--baseline", "", "--require", "step_time_ms <= 3"], 2, "the baseline has an empty name"),
-        (["--budget", ""], 2, "the path is empty"),
-        (["--baseline", "main", "--dir", ""], 2, "the name of the folder is empty"),
-        (["--baseline", "main~2"], 2, "'main~2' cannot name a baseline"),
-        (["--budget", "nowhere.toml"], 3, "nowhere.toml: No such file"),
-        (["--baseline", "main"], 3, "no baseline is called main in .traceview/baselines"),
-        (["--baseline", "damaged.json"], 4, "damaged.json: not a saved report: "),
-        (["--baseline", "newer.json"], 4, "schema_version is 3; this version reads 2"),
-    ],
-)
-def test_wrong_usage(
-    arguments: list[str], code: int, message: str, command: Command, slow: str
-) -> None:
-    Path("damaged.json").write_text('{"schema_version": 1,')
-    Path("newer.json").write_text('{"schema_version": 3, "source": 0, "results": 0}')
-    done = command("gate", slow, *arguments)
-    assert (done.code, done.out) == (code, "")
-    assert message in done.err.splitlines()[0]
-
-
 @pytest.mark.parametrize("way", ["junit", "github"])
 def test_a_file_beside_that_cannot_be_written_does_not_change_a_verdict(
     command: Command, slow: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str

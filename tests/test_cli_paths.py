@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import shutil
 import signal
 import stat
@@ -18,7 +19,7 @@ import pytest
 
 from tests.command import Command
 from traceview.base.text import shell_command, shell_path, shell_word
-from traceview.cli.output import MOST_WIDTH, Target, write_folder
+from traceview.cli.output import Target, write_folder
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
@@ -35,39 +36,51 @@ def trace_of(logs: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("command_line", ["report", "export --to csv"])
-def test_a_folder_may_be_the_current_one(
-    command_line: str, command: Command, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+WRITTEN = {
+    "analyze {} -o report.txt": b"run ",
+    "analyze {} -o report.JSON": b"{",
+    "analyze {} -o report --format json": b"{",
+    "report {} -o page.html": b"<!DOCTYPE html>",
+    "report {} -o any-name --format markdown": b"# ",
+    "report {} -o out": b"",
+    "report {} -o .": b"",
+    "show gaps {} -o gaps.csv": b"device,",
+    "show gaps {} -o gaps.parquet": b"PAR1",
+    "export {}": b"\n",
+    "export {} -o x.pftrace": b"\n",
+    "export {} --to csv -o .": b"",
+    "export {} --to parquet -o tables": b"",
+    "compare {0} {0} -o same.md": b"## Both sides are one run",
+    "gate {} --require 'step_time_ms <= 500' -o gate.md": b"## Gate passed",
+    "gate {} --save main": b"\x1f\x8b",
+}
+"""Commands, and how the file begins that they write; nothing where they write several."""
+
+
+@pytest.mark.parametrize("line", WRITTEN)
+def test_what_is_there_is_replaced_only_if_asked(
+    line: str, command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    done = command(*command_line.split(), str(logs), "-o", ".")
-    assert done.code == 0, done.err
-    assert len(list(Path().iterdir())) >= 3
-    again = command(*command_line.split(), str(logs), "-o", ".")
-    assert again.code == 6
-    assert "--force" in again.err
+    monkeypatch.chdir(tmp_path)
+    Path("notes").write_text("mine")
+    words = shlex.split(line.format(loop))
 
+    def files() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
 
-@pytest.mark.parametrize("name", ["analyze", "report", "show gaps", "show runs"])
-def test_a_name_that_no_file_can_have(name: str, command: Command, logs: Path) -> None:
-    done = command(*name.split(), str(logs / ("x" * 300)))
-    assert done.code in (2, 3)
-    assert done.err.count("\n") <= 2
-    assert "Traceback" not in done.err
-
-
-@pytest.mark.parametrize(
-    "command_line", ["analyze", "report", "show gaps --format csv", "export", "export --to csv"]
-)
-def test_a_name_too_long_to_write_is_refused_first(
-    command_line: str, command: Command, logs: Path, tmp_path: Path
-) -> None:
-    trace_of(logs).write_bytes(b"not read")
-    done = command(*command_line.split(), str(logs), "-o", str(tmp_path / ("x" * 300)))
-    assert done.code == 2
-    assert "cannot write" in done.err
-    assert "too long" in done.err
+    assert command(*words).code == 0
+    written = files()
+    assert written.pop(Path("notes")) == b"mine"
+    assert all(content.startswith(WRITTEN[line]) for content in written.values())
+    assert (len(written) == 1) == bool(WRITTEN[line])
+    for path in written:
+        path.write_text("mine")
+    refused = command(*words)
+    assert (refused.code, refused.out) == (6, "")
+    assert refused.err.endswith("exists\nhint: --force replaces it\n")
+    assert {*files().values()} == {b"mine"}
+    assert command(*words, "--force").code == 0
+    assert files() == {Path("notes"): b"mine", **written}
 
 
 def test_a_pipe_in_place_of_a_sidecar(command: Command, logs: Path) -> None:
@@ -110,13 +123,6 @@ def test_a_newer_run_that_cannot_be_read_is_named(command: Command, logs: Path) 
     assert "the file is empty" in text
     report = json.loads(command("analyze", str(logs), "--format", "json").out)
     assert report["capture"]["quality"] == "ok"
-
-
-@pytest.mark.parametrize("width", [str(10**9), str(MOST_WIDTH + 1)])
-def test_no_terminal_is_so_wide(width: str, command: Command, logs: Path) -> None:
-    done = command("analyze", str(logs), "--width", width)
-    assert (done.code, done.out) == (2, "")
-    assert "--width" in done.err
 
 
 @pytest.mark.parametrize("command_line", ["export", "analyze", "show gaps --format csv"])

@@ -52,34 +52,6 @@ def test_the_command_on_the_page_makes_the_page_again(
         assert again == (tmp_path / "first" / name).read_bytes()
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_one_document(command: Command, loop: str, tmp_path: Path, name: str) -> None:
-    shown = command("report", loop, "--format", name)
-    by_name = tmp_path / "any-name"
-    by_ending = tmp_path / f"x{Path(NAMES[name]).suffix}"
-    assert command("report", loop, "--format", name, "-o", str(by_name)).code == 0
-    assert command("report", loop, "-o", str(by_ending)).code == 0
-    assert by_name.read_bytes() == by_ending.read_bytes() == shown.out.encode()
-    assert by_name.stat().st_size > 1000
-
-
-def test_nothing_is_replaced_unless_asked(command: Command, loop: str, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "notes.txt").write_text("mine")
-    assert command("report", loop, "-o", str(out)).code == 0
-    before = {name: (out / name).read_bytes() for name in written(out)}
-    done = command("report", loop, "--steps", "4:6", "-o", str(out))
-    assert done.code == 6
-    assert (
-        done.err == f"traceview: error: {out / 'report.html'} exists\nhint: --force replaces it\n"
-    )
-    assert {name: (out / name).read_bytes() for name in written(out)} == before
-    assert command("report", loop, "--steps", "4:6", "--force", "-o", str(out)).code == 0
-    assert written(out) == FILES | {"notes.txt"}
-    assert (out / "report.md").read_bytes() != before["report.md"]
-
-
 def test_a_full_disk_leaves_no_part_of_a_file(
     command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,47 +71,7 @@ def test_a_full_disk_leaves_no_part_of_a_file(
     assert written(out) == FILES - {NAMES["json"]}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ((), "no output is named"),
-        (("--format", "yaml"), "--format yaml: no such choice"),
-        (("--format", "markdwon"), "did you mean markdown?"),
-        (("-o", "no/such/folder/out"), "there is no directory no/such/folder"),
-        (("--open", "report", "-o", "out"), "--output cannot be combined with --open report"),
-        (("--port", "1", "-o", "out"), "--port needs --open"),
-        (("--open", "xprof", "--redact"), "--redact cannot be combined with --open xprof"),
-        (("--steps", "100:", "-o", "out"), "step"),
-    ],
-)
-def test_wrong_usage_is_said_before_anything_is_written(
-    command: Command,
-    loop: str,
-    arguments: tuple[str, ...],
-    says: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = command("report", loop, *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert says in done.err
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("options", [("--steps", "1:2"), ("--run", "a"), ("--salvage",)])
-def test_a_saved_report_cannot_follow_options_of_traces(
-    command: Command, loop: str, tmp_path: Path, options: tuple[str, ...]
-) -> None:
-    saved = tmp_path / "report.json"
-    assert command("analyze", loop, "-o", str(saved)).code == 0
-    for name in ("analyze", "report"):
-        done = command(name, str(saved), *options)
-        assert (done.code, done.out) == (2, "")
-        assert f"{options[0]} needs a trace" in done.err
-
-
-def test_a_saved_report_is_opened_in_no_viewer_of_traces(
+def test_a_saved_report_is_opened(
     command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -147,9 +79,6 @@ def test_a_saved_report_is_opened_in_no_viewer_of_traces(
     saved = tmp_path / "report.json"
     assert command("analyze", loop, "-o", str(saved)).code == 0
     assert command("report", str(saved), "--open", "report").out.startswith("file://")
-    done = command("report", str(saved), "--open", "perfetto")
-    assert (done.code, done.out) == (2, "")
-    assert "--open perfetto needs a trace" in done.err
 
 
 def test_reports_are_not_written_among_the_runs_that_are_read(
@@ -178,6 +107,7 @@ def test_one_screen_or_everything(command: Command, loop: str, tmp_path: Path) -
     assert "Longest gaps" in full
     assert "Longest gaps" not in screen
     assert f"traceview analyze {loop} --full\n" in screen
+    assert command("analyze", loop, "-o", "-").out.startswith("run ")
     command("analyze", loop, "-o", str(tmp_path / "report.txt"))
     assert (tmp_path / "report.txt").read_text("utf-8") == full
     saved = str(tmp_path / "report.json")
@@ -203,18 +133,6 @@ def test_commands_name_the_run_as_it_was_typed(command: Command, tmp_path: Path)
         assert f"traceview analyze {shown} --full\n" in out
 
 
-@pytest.mark.parametrize(("path", "code"), [("missing", 3), ("logs", 3), ("broken.xplane.pb", 4)])
-def test_exit_codes_of_what_cannot_be_read(
-    command: Command, tmp_path: Path, path: str, code: int
-) -> None:
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "broken.xplane.pb").write_bytes(b"<!DOCTYPE html>")
-    where = tmp_path / path
-    done = command("analyze", str(where))
-    assert (done.code, done.out) == (code, "")
-    assert done.err.startswith(f"traceview: error: {where}")
-
-
 def test_damage_is_an_error_and_salvage_is_not(command: Command, loop: str, tmp_path: Path) -> None:
     (path,) = Path(loop).rglob("*.xplane.pb")
     cut = tmp_path / "cut.xplane.pb"
@@ -234,72 +152,6 @@ def test_damage_is_an_error_and_salvage_is_not(command: Command, loop: str, tmp_
 def test_steps_are_half_open(command: Command, loop: str, steps: str, numbers: list[int]) -> None:
     done = command("analyze", loop, "--format", "json", "--steps", steps)
     assert [step["number"] for step in json.loads(done.out)["results"]["steps"]["steps"]] == numbers
-
-
-@pytest.mark.parametrize(
-    ("steps", "hint"),
-    [
-        ("5", "for step 5 alone: --steps 5:6"),
-        *(
-            (text, "2:5 is steps 2, 3 and 4")
-            for text in (":", "a:b", "1:2:3", "-2:", "٣:", "9" * 30 + ":")
-        ),
-        *((text, "B is the first step left out") for text in ("5:5", "6:4")),
-    ],
-)
-def test_bad_steps_say_how(command: Command, loop: str, steps: str, hint: str) -> None:
-    done = command("analyze", loop, f"--steps={steps}")
-    assert done.code == 2
-    assert f"hint: {hint}" in done.err
-
-
-@pytest.mark.parametrize("options", ["-o report.JSON", "-o report --format json"])
-def test_the_ending_of_the_file_chooses_the_format(
-    options: str, command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert command("analyze", loop, *options.split()).code == 0
-    (path,) = tmp_path.iterdir()
-    json.loads(path.read_text("utf-8"))
-    assert command("analyze", loop, "-o", "-").out.startswith("run ")
-
-
-@pytest.mark.parametrize(
-    ("command_name", "ending", "known"),
-    [
-        ("analyze", "csv", ".json, .txt"),
-        ("analyze", "html", ".json, .txt"),
-        ("show ops", "xlsx", ".csv, .json, .parquet, .txt"),
-    ],
-)
-def test_an_ending_that_is_no_format(
-    command: Command, loop: str, tmp_path: Path, command_name: str, ending: str, known: str
-) -> None:
-    path = tmp_path / f"report.{ending}"
-    done = command(*command_name.split(), loop, "-o", str(path))
-    assert (done.code, path.exists()) == (2, False)
-    assert f"no format has the ending .{ending}" in done.err
-    assert f"hint: known endings: {known};" in done.err
-    assert command(*command_name.split(), loop, "-o", str(path), "--format", "json").code == 0
-    assert command(*command_name.split(), loop, "-o", str(tmp_path / "report")).code == 0
-
-
-@pytest.mark.parametrize("name", ["analyze", "show ops", "show runs"])
-def test_an_empty_path_is_not_the_current_directory(command: Command, name: str) -> None:
-    done = command(*name.split(), "")
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("traceview: error: the path is empty\n")
-
-
-def test_an_existing_file_stays(command: Command, loop: str, tmp_path: Path) -> None:
-    path = tmp_path / "report.txt"
-    path.write_text("mine")
-    done = command("analyze", loop, "-o", str(path))
-    assert (done.code, path.read_text()) == (6, "mine")
-    assert "hint: --force replaces it" in done.err
-    assert command("analyze", loop, "-o", str(path), "--force").code == 0
-    assert path.read_text("utf-8").startswith("run ")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["report.txt"]
 
 
 # Hangs

@@ -188,9 +188,6 @@ def test_rows_that_agree_are_added_up(
 def test_short_rows_are_left_out_before_rows_are_added_up(command: Command, waiting: str) -> None:
     (group,) = rows_of(command, "gaps", waiting, "--min", "21ms", "--by", "device")
     assert (group["device"], group["rows"], group["duration_ps"]) == ("GPU:1", "2", str(50 * MS))
-    done = command("show", "gaps", waiting, "--by", "durations")
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("traceview: error: --by durations: no such choice")
     assert command("show", "efficiency", waiting, "--by", "device").code == 2
 
 
@@ -236,53 +233,6 @@ def test_a_window_without_steps_is_not_said_to_have_no_markers(
     trace.write(tmp_path)
     done = command("show", "steps", str(tmp_path), "--window", "devices")
     assert "no step lies in the window" in done.out + done.err
-
-
-@pytest.mark.parametrize(
-    ("table", "option", "others"),
-    [
-        (
-            "input",
-            ("--device", "0"),
-            "gaps, steps, devices, ops, layers, efficiency, memory, copies",
-        ),
-        ("steps", ("--state", "input"), "gaps, ops, copies, findings"),
-        ("devices", ("--min", "1us"), "gaps, steps, ops, layers, input, copies, collectives"),
-        ("runs", ("--steps", "1:2"), ", ".join(TABLES)),
-        ("hang", ("--sort", "pid"), ", ".join((*TABLES, "runs"))),
-    ],
-)
-def test_an_option_without_a_meaning_is_one_clear_error(
-    table: str, option: tuple[str, str], others: str, command: Command, fixtures: Path
-) -> None:
-    done = command("show", table, str(fixtures / "slow-input-2"), *option)
-    assert (done.code, done.out) == (2, "")
-    error, hint = done.err.splitlines()
-    assert error == f"traceview: error: {option[0]} has no meaning for show {table}"
-    assert hint.startswith(f"hint: it works with {others}")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("gap", "."), "TABLE gap: no such choice\nhint: did you mean gaps? "),
-        (("gaps", ".", "--state", "compute"), "--state compute: no such choice"),
-        (("gaps", ".", "--workers", "0"), "--workers 0: not an address"),
-        (("gaps", ".", "--min", "50"), "--min 50: not a length of time"),
-        (("gaps", ".", "--top", "0"), "invalid value for '--top'"),
-        (("gaps", ".", "--format", "xml"), "--format xml: no such choice"),
-        (("hang", ".", "--format", "csv"), "show hang writes no csv"),
-    ],
-)
-def test_wrong_usage(arguments: tuple[str, ...], message: str, command: Command) -> None:
-    done = command("show", *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(f"traceview: error: {message}")
-
-
-@pytest.mark.parametrize("names", ["", " , ", "nonsense", "7"])
-def test_a_device_that_is_not_there(names: str, command: Command, waiting: str) -> None:
-    assert command("show", "gaps", waiting, "--device", names).code == 2
 
 
 @pytest.mark.parametrize(
@@ -401,12 +351,6 @@ def test_of_few_collectives_those_with_the_longest_waiting_are_shown(
     assert [row["collective"] for row in every] == ["0", "0", "1", "1", "2", "2"]
     chosen = rows_of(command, "collectives", str(tmp_path), "--top", "2")
     assert [row["collective"] for row in chosen] == ["1", "1", "2", "2"]
-
-
-def test_no_hang_is_an_error(command: Command, tmp_path: Path) -> None:
-    done = command("show", "hang", str(tmp_path))
-    assert (done.code, done.out) == (3, "")
-    assert done.err.startswith(f"traceview: error: no report of a hang below {tmp_path}\n")
 
 
 @pytest.mark.parametrize(

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
-from markdown_it.token import Token
 
-from tests.documents import bare_document, full_document
+from tests.documents import full_document
 from tests.hostile import HOSTILE
-from traceview.document.markdown import MOST_BYTES, code, prose, render
-from traceview.document.model import Document
+from traceview.document.markdown import code, prose, render
 from traceview.document.phrase import name
-from traceview.report.build import analyze
-from traceview.report.document import document_of
 
 PARSER = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
-OWN_TAGS = re.compile(r"</?details>|<summary><b>[\w ,:.]+</b></summary>|</?code>")
-MOST_VISIBLE = 60
-SHARED = ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"]
-FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
-
-
-def tokens(text: str) -> Iterator[Token]:
-    for token in PARSER.parse(text):
-        yield token
-        yield from token.children or ()
 
 
 def tables(text: str) -> list[list[list[str]]]:
@@ -42,57 +26,6 @@ def tables(text: str) -> list[list[list[str]]]:
         elif token.type == "inline" and found and token.level >= 4:
             found[-1][-1].append("".join(child.content for child in token.children or ()))
     return found
-
-
-@pytest.mark.parametrize("document", [full_document, bare_document])
-def test_whole_output(document: Callable[[], Document], golden: Callable[[str, str], None]) -> None:
-    golden(f"{document.__name__}.md", render(document()))
-
-
-def visible_lines(page: str) -> int:
-    """Lines that are shown while everything is folded; a fold is one line."""
-    count = depth = 0
-    for line in page.splitlines():
-        depth -= line == "</details>"
-        count += depth == 0 and line != "</details>"
-        depth += line == "<details>"
-    return count
-
-
-@pytest.mark.parametrize("name", FIXTURES)
-def test_a_recorded_run_is_read_at_a_glance(name: str) -> None:
-    assert visible_lines(render(document_of(analyze(Path("fixtures", name))))) <= MOST_VISIBLE
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", SHARED)
-def test_eight_gpus_are_read_at_a_glance(name: str, shared_traces: Path) -> None:
-    page = render(document_of(analyze(shared_traces / name)))
-    assert visible_lines(page) <= MOST_VISIBLE
-
-
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_names_are_text(text: str) -> None:
-    page = render(full_document(lambda name: f"{text}{name}"))
-    assert page.encode().decode() == page
-    assert len(page.encode()) <= MOST_BYTES
-    assert all(character.isprintable() or character == "\n" for character in page)
-    for token in tokens(page):
-        assert token.type not in ("link_open", "image", "s_open", "code_block"), token.content
-        if token.type in ("html_inline", "html_block"):
-            assert OWN_TAGS.sub("", token.content).strip() == "", token.content
-        if token.type == "text" and not text.startswith("&lt;"):
-            assert not re.search(r"@\w|(?<!\w)#\d|https?:|www\.|:[a-z]\w*:", token.content)
-    opened = sum(
-        token.type == "html_block" and "<details>" in token.content for token in tokens(page)
-    )
-    assert page.count("\n<details>\n") == page.count("\n</details>\n") == opened
-    # None moves a cell.
-    shapes = [
-        [[len(row) for row in table] for table in tables(render(document, most_bytes=10**6))]
-        for document in (full_document(lambda name: f"{text}{name}"), full_document())
-    ]
-    assert shapes[0] == shapes[1]
 
 
 @pytest.mark.parametrize(

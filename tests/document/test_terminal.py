@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from tests.charts import SLICE_COUNT
-from tests.documents import bare_document, findings, full_document, summary
-from tests.hostile import HOSTILE
+from tests.reports import full_report
 from tests.reports import strip as strip_of
 from traceview.document.figures import UtilizationStrip, UtilizationStrips
 from traceview.document.model import (
@@ -29,16 +27,12 @@ from traceview.document.model import (
     table,
 )
 from traceview.document.page import Page, Text, joined
-from traceview.document.phrase import name, phrase
-from traceview.document.screen import MOST_FULL_LINES, render, render_screen
+from traceview.document.screen import render, render_screen
 from traceview.document.terminal import render_section, strip_lines
 from traceview.document.vocabulary import STATES
-from traceview.report.build import analyze
-from traceview.report.document import document_of
+from traceview.report.document import screen_of
 
 Golden = Callable[[str, str], None]
-ESCAPES = re.compile(r"\x1b\[[\d;]*m")
-LONG = (*HOSTILE, "表" * 500, "\x85\x9b1m\u200b")
 
 
 def shown(document: Document, width: int = 100) -> str:
@@ -49,46 +43,6 @@ def lines_of(columns: Sequence[Column], width: int, **changes: Any) -> list[str]
     """A table alone, without the title of its section."""
     section = Section("a", "Title", table("label", columns, **changes))
     return render_section(section, width=width, color=False).splitlines()[1:]
-
-
-@pytest.mark.parametrize("width", [80, 120])
-@pytest.mark.parametrize("document", [full_document, bare_document])
-def test_whole_output(document: Callable[[], Document], width: int, golden: Golden) -> None:
-    golden(f"{document.__name__}-{width}.txt", shown(document(), width))
-
-
-@pytest.mark.parametrize("width", [1, 40, 47, 60, 80, 100, 120, 250])
-def test_no_line_is_wider_than_the_page(width: int) -> None:
-    for device_count in (2, 20):
-        lines = shown(full_document(device_count=device_count), width).splitlines()
-        too_wide = [line for line in lines if cell_len(line) > max(width, 40)]
-        # A command is never broken.
-        assert [line for line in too_wide if not line.startswith("traceview ")] == []
-        assert [line for line in lines if line != line.rstrip()] == []
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("width", [80, 200])
-@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
-def test_all_of_eight_gpus_is_120_lines(name: str, width: int, shared_traces: Path) -> None:
-    report = analyze(shared_traces / name)
-    document = document_of(report, is_brief=True)
-    page = shown(document, width)
-    assert len(page.splitlines()) <= MOST_FULL_LINES
-    for section in document.sections:
-        assert section.is_empty or section.title in page
-        assert f"\n{section.title}" in page or section.command in page
-
-
-@pytest.mark.parametrize("text", LONG, ids=range(len(LONG)))
-def test_hostile_names_do_no_harm(text: str) -> None:
-    document = full_document(lambda name: f"{text}{name}")
-    page = shown(document, 80)
-    assert [line for line in page.splitlines() if cell_len(line) > 80] == []
-    assert all(line.isprintable() for line in page.split("\n"))
-    page.encode("utf-8")
-    coloured = render(document, width=80, color=True)
-    assert ESCAPES.sub("", coloured) == page
 
 
 # Tables
@@ -215,11 +169,11 @@ def test_pieces_keep_their_styles() -> None:
 # The first screen
 
 
-WIDTHS = (40, 60, 80, 100, 200)
 MS = 10**9
+WIDTHS = (40, 60, 80, 100, 200)
 BAR = re.compile(r"(?:^| )([A-Z#%=<>+?]{4,}) +[\d.,]+ ?[mnpµu]?s?$")
 NAMED = re.compile(r"(?:^  (?:other: )?|  )([A-Z#%=<>+?]) ")
-FINDING = findings()[1]
+SUMMARY = screen_of(full_report())
 
 
 def row(label: str, step_ps: int = 50 * MS, **parts: int) -> AnatomyRow:
@@ -245,7 +199,7 @@ def screen(**changes: Any) -> Summary:
         row("GPU:1", 40 * MS, compute=20, input=20),
     )
     parts = {"anatomy": anatomy, "next_command": "traceview show input logs"}
-    return replace(summary(), **parts | changes)
+    return replace(SUMMARY, **parts | changes)
 
 
 def shown_screen(content: Summary, width: int = 80) -> str:
@@ -289,34 +243,6 @@ def test_whole_screen(width: int, golden: Golden) -> None:
     golden(f"screen-{width}.txt", shown_screen(screen(), width))
 
 
-def test_colours_are_all_that_colour_adds() -> None:
-    coloured = render_screen(screen(), width=80, color=True)
-    assert ESCAPES.search(coloured)
-    assert ESCAPES.sub("", coloured) == shown_screen(screen())
-
-
-# Length
-
-
-@pytest.mark.parametrize("text", [*HOSTILE, "表" * 300], ids=range(len(HOSTILE) + 1))
-def test_hostile_names_do_no_harm_on_the_first_screen(text: str) -> None:
-    content = screen(
-        captured=(phrase("run ", name(text)), (name(text),)),
-        answer=(name(text),),
-        action=(name(text),),
-        anatomy=(replace(row("GPU:0", compute=20), label=text),),
-        findings=(replace(FINDING, title=(name(text),), action=(name(text),)),),
-        trust=((name(text),),),
-        next_command="",
-    )
-    for width in WIDTHS:
-        page = shown_screen(content, width)
-        assert all(line.isprintable() for line in page.split("\n"))
-        assert max(map(cell_len, page.splitlines())) <= width
-        assert len(page.splitlines()) <= 24
-    assert ESCAPES.sub("", render_screen(content, width=80, color=True)) == shown_screen(content)
-
-
 # Anatomy
 
 
@@ -348,6 +274,6 @@ def test_a_large_part_is_never_other_time() -> None:
     """Four devices with three lines of text each: a finding makes room for 10 % of the step."""
     parts = {"compute": 20, "communication": 14, "device_wait": 11, "between": 4, "launch": 1}
     rows = tuple(row(f"GPU:{n}", 50 * MS, **parts) for n in range(4))
-    text = shown_screen(screen(anatomy=rows, findings=(FINDING,) * 2))
+    text = shown_screen(screen(anatomy=rows, findings=SUMMARY.findings * 2))
     assert len(text.splitlines()) <= 24
     assert text.count(f"{STATES['device_wait'].words} 11.0 ms") == 4

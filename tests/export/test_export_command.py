@@ -1,30 +1,13 @@
 from __future__ import annotations
 
-import io
 import re
 import shutil
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from tests.command import Command
 from tests.export.perfetto_reading import read
-from traceview.report.tables import TABLE_NAMES
-
-
-def test_by_default_perfettos_own_format_in_this_folder(
-    command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = command("export", loop)
-    assert (done.code, done.out) == (0, "")
-    assert done.err == "traceview: wrote trace.pftrace: open it at https://ui.perfetto.dev\n"
-    assert read(Path("trace.pftrace").read_bytes()).slices
-    assert [path.name for path in tmp_path.iterdir()] == ["trace.pftrace"]
-    assert command("export", loop).code == 6
-    assert command("export", loop, "--force").code == 0
-    assert command("export", loop, "--to", "perfetto", "-o", "-").code == 0
 
 
 def test_of_several_runs_the_one_that_is_read_is_named(
@@ -41,17 +24,6 @@ def test_of_several_runs_the_one_that_is_read_is_named(
     assert "of 2 runs" not in chosen
 
 
-@pytest.mark.parametrize("to", ["parquet", "csv"])
-def test_tables_go_into_a_folder(command: Command, loop: str, tmp_path: Path, to: str) -> None:
-    out = tmp_path / "tables"
-    assert command("export", loop, "--to", to, "-o", str(out)).code == 0
-    assert {path.name for path in out.iterdir()} == {f"{name}.{to}" for name in TABLE_NAMES}
-    if to == "parquet":
-        assert len(pd.read_parquet(io.BytesIO((out / "devices.parquet").read_bytes()))) == 2
-    assert command("export", loop, "--to", to, "-o", str(out)).code == 6
-    assert command("export", loop, "--to", to, "-o", str(out), "--force").code == 0
-
-
 def test_steps_narrow_the_window(command: Command, loop: str, tmp_path: Path) -> None:
     def steps(*arguments: str) -> list[str]:
         out = tmp_path / "x.pftrace"
@@ -61,37 +33,6 @@ def test_steps_narrow_the_window(command: Command, loop: str, tmp_path: Path) ->
 
     assert steps("--steps", "4:6") == ["step 4", "step 5"]
     assert len(steps()) > 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (("--to", "parquet", "-o", "-"), 2, "tables need a folder"),
-        (("--to", "svg"), 2, "svg"),
-        (("-o", "x.json"), 2, "a trace has another format"),
-        (("-o", "x.csv"), 2, "--to csv"),
-        (("-o", "x.parquet"), 2, "--to parquet"),
-        (("-o", "x.pftrace.gz"), 2, "a trace has another format"),
-        (("--steps", "900:901", "-o", "x"), 2, "the trace has none of them"),
-        (("-o", "no/such/folder/x"), 2, "there is no directory"),
-        (("--to", "csv", "-o", "file"), 2, "is a file"),
-    ],
-)
-def test_what_cannot_be_is_said(
-    command: Command,
-    loop: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: tuple[str, ...],
-    code: int,
-    said: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("file").touch()
-    done = command("export", loop, *arguments)
-    assert done.code == code
-    assert said in done.err
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_nothing_is_left_of_a_trace_that_could_not_be_written(

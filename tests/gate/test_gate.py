@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from tests.hostile import HOSTILE
 from tests.reports import bare_report, full_report, of_run, with_steps
 from traceview.comparison.gate import condition_of, judged, outcome_of
-from traceview.comparison.gate_document import annotation_lines, gate_section, headline, junit_xml
+from traceview.comparison.gate_document import annotation_lines, gate_section, junit_xml
 from traceview.comparison.model import GateResult, JudgedRow, Judgement
 from traceview.comparison.noise import Difference, Level
 from traceview.comparison.sides import Side
@@ -235,30 +236,21 @@ def hostile_result() -> GateResult:
     )
 
 
-def test_annotations() -> None:
-    lines = list(annotation_lines(MIXED))
-    assert lines[0] == (
-        "::error title=traceview gate%3A step_time_ms <= 20::24.0 ms, allowed <= 20.0 ms"
-    )
-    assert lines[2].startswith("::warning title=traceview gate%3A finding%3Afew-steps <= 5%25::")
-    assert len(lines) == 3
-    assert list(annotation_lines(judge("step_time_ms <= 30"))) == [
-        "::notice title=traceview gate::Gate passed: the condition holds."
-    ]
+UNDECIDED = [condition_of("step_time:+5%"), condition_of("step_time_ms <= 200")]
+RESULTS = {
+    "mixed": MIXED,
+    "passed": judge("step_time_ms <= 30"),
+    "no_verdict": judged(side(110), UNDECIDED, side(100)),
+}
 
 
-def test_no_verdict_is_a_warning() -> None:
-    condition = [condition_of("step_time:+5%"), condition_of("step_time_ms <= 200")]
-    one, two = (judged(side(110), condition[:count], side(100)) for count in (1, 2))
-    assert headline(one) == "No verdict: these runs differ too much to judge 1 of 1 conditions."
-    assert headline(two) == "No verdict: these runs differ too much to judge 1 of 2 conditions."
-    (warning,) = annotation_lines(two)
-    assert warning.startswith(
-        "::warning title=traceview gate%3A step_time%3A+5%25::110 ms (+10.0%25)"
-    )
-    assert ", no verdict: one capture of a side" in warning
-    (suite,) = ET.fromstring(junit_xml(two))
-    assert (suite.attrib["failures"], suite.attrib["errors"]) == ("0", "1")
+@pytest.mark.parametrize("name", RESULTS)
+def test_whole_output(name: str, golden: Callable[[str, str], None]) -> None:
+    """Of annotations for GitHub, of the summary, and of JUnit's XML."""
+    result = RESULTS[name]
+    summary = markdown.render_section(gate_section(result))
+    parts = (*annotation_lines(result), summary, junit_xml(result).decode())
+    golden(f"gate/{name}.md", "\n".join(parts))
 
 
 def test_conditions_without_a_verdict_for_one_reason_say_it_once() -> None:
@@ -284,7 +276,7 @@ def test_no_name_becomes_an_annotation_of_its_own() -> None:
         assert message
 
 
-def test_the_summary_is_one_section_of_markdown() -> None:
+def test_hostile_names_change_neither_markdown_nor_xml() -> None:
     text = markdown.render_section(gate_section(hostile_result()))
     assert text.startswith("## Gate failed: ")
     assert text.count("\n## ") == 0
@@ -295,6 +287,8 @@ def test_the_summary_is_one_section_of_markdown() -> None:
             assert child.type != "html_inline" or child.content in ("<code>", "</code>")
     rows = [line for line in text.splitlines() if "20.0 ms" in line]
     assert len(rows) == len(HOSTILE)
+    (suite,) = ET.fromstring(junit_xml(hostile_result()))
+    assert len(suite.findall("testcase/failure")) == len(HOSTILE)
 
 
 def test_json_is_what_its_schema_says() -> None:
@@ -304,23 +298,3 @@ def test_json_is_what_its_schema_says() -> None:
     Draft202012Validator(schema).validate(json.decode(dumped(hostile_result())))
     assert json.decode(dumped(MIXED), type=GateResult) == MIXED
     assert (data["outcome"], data["exit_code"]) == ("failed", 10)
-
-
-def test_junit() -> None:
-    (suite,) = ET.fromstring(junit_xml(MIXED))
-    counts = [suite.attrib[name] for name in ("tests", "failures", "errors")]
-    assert counts == ["4", "2", "1"]
-    assert [[child.tag for child in case] for case in suite.findall("testcase")] == [
-        ["failure"],
-        ["failure"],
-        ["error"],
-        [],
-    ]
-    failure, error = suite.find("testcase/failure"), suite.find("testcase/error")
-    assert failure is not None
-    assert error is not None
-    assert failure.attrib["message"] == "24.0 ms, allowed <= 20.0 ms"
-    said = "cannot be judged: it costs no time"
-    assert error.text == error.attrib["message"] == said
-    (hostile,) = ET.fromstring(junit_xml(hostile_result()))
-    assert len(hostile.findall("testcase/failure")) == len(HOSTILE)

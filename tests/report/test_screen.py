@@ -15,9 +15,11 @@ from tests.reports import bare_report, environment, finding, full_report, loss, 
 from traceview.analysis.facts.selection import ReportWindow
 from traceview.analysis.measures.device_report import Environment
 from traceview.analysis.rules.finding import Finding, FindingLoss
+from traceview.document import markdown, screen
 from traceview.document.model import Finding as ShownFinding
 from traceview.document.model import Findings, Span
 from traceview.document.phrase import Token, plain
+from traceview.document.terminal import SHORT_FINDINGS, WHOLE_FINDINGS
 from traceview.report.build import analyze
 from traceview.report.document import MOST_FINDINGS, document_of, screen_of
 from traceview.report.model import Report, Verdict, by_rank, verdict_of, without_recording
@@ -151,11 +153,17 @@ def test_the_answer_is_the_headline_in_tokens() -> None:
 
 def test_only_the_first_findings_are_on_the_first_screen() -> None:
     report = replace(full_report(), findings=tuple(finding() for _ in range(8)))
-    summary = document_of(report).summary
+    document = document_of(report)
+    summary = document.summary
     # The first one is the headline.
     assert [shown.number for shown in summary.findings] == [2, 3]
     assert summary.hidden_count == 7 - MOST_FINDINGS
     assert [shown.number for shown in shown_findings(report)] == list(range(1, 9))
+    assert "\n3 more findings below.\n" in markdown.render(document)
+    many = document_of(replace(report, findings=report.findings * 5))
+    hidden_count = 40 - WHOLE_FINDINGS - SHORT_FINDINGS
+    text = screen.render(many, width=80, color=False)
+    assert f"\n{hidden_count} more findings: traceview show findings" in text
 
 
 # Evidence and links

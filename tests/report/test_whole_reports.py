@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, full_report
 from traceview.document import markdown, screen
-from traceview.document.terminal import render_section
+from traceview.document.html import printer
 from traceview.report.document import document_of
 from traceview.report.model import Report
 
@@ -34,7 +35,10 @@ RUNS = (
     *("collective_ring", "cpu_bounce", "several_packs", "cut_collectives"),
     *("few_blocks", "memory_headroom", "memory_growing"),
 )
-BRIEF = ("full", "slow-input-2", "sixty_four_healthy", "throttled_gpu", "late_shard")
+BRIEF = ("bare", "full", "slow-input-2", "sixty_four_healthy", "throttled_gpu", "late_shard")
+
+
+PAGES = ("bare", "full", "every_fifth_step")
 
 
 def report_on(name: str, fixtures: Path, folder: Path) -> Report:
@@ -69,15 +73,64 @@ def test_what_a_terminal_has_room_for(
     golden(f"reports/{name}.txt", text)
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_page_shows(
+    name: str, fixtures: Path, tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
+    """All but the scripts and style sheets."""
+    page = printer.render(lambda _: document_of(report_on(name, fixtures, tmp_path)))
+    body = page[page.index("<body>") :]
+    text = re.sub(r"(<script[^>]*>).*?</script>\n", "", body, flags=re.DOTALL)
+    golden(f"reports/{name}.html", text)
+
+
 @pytest.mark.parametrize("is_brief", [False, True])
 @pytest.mark.parametrize("name", ["full", "hostile_names", "sixteen_hosts_of_eight"])
-def test_every_section_fits_every_width(
+def test_no_line_is_wider_than_the_page(
     name: str, is_brief: bool, fixtures: Path, tmp_path: Path
 ) -> None:
-    for section in document_of(report_on(name, fixtures, tmp_path), is_brief=is_brief).sections:
-        for width in (40, 60, 80, 120):
-            lines = render_section(section, width=width, color=False).splitlines()
-            # Only a command may be wider.
-            assert all(cell_len(line) <= width or "traceview " in line for line in lines), (
-                section.id
-            )
+    document = document_of(report_on(name, fixtures, tmp_path), is_brief=is_brief)
+    for width in (1, 40, 47, 60, 80, 100, 120, 250):
+        page = screen.render(document, width=width, color=False, most_lines=10**6)
+        # A command is never broken.
+        wide = [line for line in page.splitlines() if cell_len(line) > max(width, 40)]
+        assert [line for line in wide if "traceview " not in line] == []
+        assert [line for line in page.splitlines() if line != line.rstrip()] == []
+
+
+# A glance
+
+
+def visible_lines(page: str) -> int:
+    """Lines of Markdown that are shown while everything is folded; a fold is one line."""
+    count = depth = 0
+    for line in page.splitlines():
+        depth -= line == "</details>"
+        count += depth == 0 and line != "</details>"
+        depth += line == "<details>"
+    return count
+
+
+def check_length(report: Report) -> None:
+    """A page is read at a glance, and a terminal shows all of a report on a few screens."""
+    assert visible_lines(markdown.render(document_of(report))) <= 60
+    document = document_of(report, is_brief=True)
+    for width in (80, 200):
+        page = screen.render(document, width=width, color=False)
+        assert len(page.splitlines()) <= screen.MOST_FULL_LINES
+        for section in document.sections:
+            assert section.is_empty or section.title in page
+            assert f"\n{section.title}" in page or section.command in page
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
+)
+def test_a_recorded_run_is_read_at_a_glance(name: str, fixtures: Path) -> None:
+    check_length(traceview.analyze(fixtures / name))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
+def test_eight_gpus_are_read_at_a_glance(name: str, shared_traces: Path) -> None:
+    check_length(traceview.analyze(shared_traces / name))
