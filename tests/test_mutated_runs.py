@@ -105,8 +105,10 @@ def test_a_copy_faster_than_any_number_has_no_rate(tmp_path: Path) -> None:
     trace = two_gpus(second_in=9)
     trace.copy(0, "h2d", 41 * MS, 41 * MS + 1, size=10**9)
     report = everything_of(trace, tmp_path)
-    assert report.results.transfers is not None
-    assert report.results.transfers.devices[0].directions["h2d"].bytes_per_second is None
+    assert report.results.device_time is not None
+    activity = report.results.device_time.devices[0].activity
+    assert activity is not None
+    assert activity["h2d"].bytes_per_second is None
 
 
 @pytest.mark.shared

@@ -50,7 +50,6 @@ def overlapped_copies() -> Scenario:
         "count": 4,
         "busy_ps": ms(80),
         "exposed_ps": 0,
-        "exposed_ps_per_step": 0,
         "exposed_ratio": 0.0,
         "bytes_per_second": 5_000_000_000,
     }
@@ -76,7 +75,6 @@ def small_copies() -> Scenario:
         "count": count,
         "busy_ps": ms(12),
         "exposed_ps": ms(12),
-        "exposed_ps_per_step": ms(3),
         "exposed_ratio": 0.06,
         # The last copy ends at 6.99 ms, 10 µs before the kernel starts.
     }

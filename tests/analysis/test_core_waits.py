@@ -156,6 +156,22 @@ def test_processes_that_the_script_starts_are_told_where_they_are_most(
     assert finding.action.startswith("Start fewer" if children_ns > 12 else "Record again")
 
 
+@pytest.mark.parametrize(
+    "load",
+    [
+        {},
+        {"elapsed_ns": 0, "busy_ns": 5, "cores": 2},
+        {"busy_ns": "much"},
+        # Coarse ticks make no share above all.
+        {"elapsed_ns": 10, "busy_ns": 42, "own_ns": 41, "cores": 4},
+    ],
+)
+def test_other_processes_that_the_load_does_not_show_cost_nothing(
+    load: dict[str, Any], tmp_path: Path
+) -> None:
+    assert found(tmp_path, load=load, code="other-processes") is None
+
+
 def test_a_thread_of_the_script_costs_what_it_ran(tmp_path: Path) -> None:
     loads = {**LOADS, PIPELINE: (0.2, 0.0), SCRIPT: (0.8, 0.0)}
     finding = found(tmp_path, loads=loads, code="python-thread")

@@ -1,4 +1,4 @@
-"""What the sidecars of hosts hold reaches the report: the environment, the load of the cores, models of devices, what NVML saw."""
+"""What the sidecars of hosts hold reaches the report: the environment, models of devices, what NVML saw."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.analysis.made import analyzed, check_finding
 from tests.sidecars import mirrored, write_sidecar
 from traceview.analysis.facts.selection import select
 from traceview.analysis.machine.environment import job_facts
+from traceview.analysis.machine.load import ANALYSIS as NVML
 from traceview.analysis.machine.load import (
     NOT_SAMPLED,
-    NVML,
     SHARED_RATIO,
     THROTTLED_RATIO,
     Nvml,
@@ -33,7 +33,6 @@ from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.words import Number, Quantity
 from traceview.document import screen as terminal
 from traceview.report.document import document_of
-from traceview.report.model import Report
 from traceview.report.saved import to_json
 from traceview.trace.sidecar.environment import read_as
 
@@ -104,50 +103,6 @@ def test_a_script_with_jax_has_its_mesh_and_devices(
     # A recording of a version that did not note the kind.
     other = read_as(HostEnvironment, {**content, "jax": {"device_count": 16}}, wrong)
     assert list(job_facts(Environment((other,), ()))) == ["JAX 0.10.2"]
-
-
-# Load; what it costs is in `test_core_waits`
-
-
-def report_of(folder: Path, load: dict[str, Any]) -> Report:
-    (file,) = SCENARIOS["four_healthy"]().write(folder)
-    write_sidecar(file, {"load": load})
-    return traceview.analyze(folder)
-
-
-def load(busy: float, own: float, cores: int = 4) -> dict[str, Any]:
-    """Cores that were busy, and those of this process, for two seconds."""
-    second = 10**9
-    return {
-        "elapsed_ns": 2 * second,
-        "busy_ns": round(2 * second * busy),
-        "own_ns": round(2 * second * own),
-        "cores": cores,
-    }
-
-
-def test_the_shares_of_the_cores(tmp_path: Path) -> None:
-    report = report_of(tmp_path, load(4, 1))
-    assert report.results.machine_load is not None
-    (row,) = report.results.machine_load.hosts
-    assert (row.core_count, row.other_ratio, row.started_ratio) == (4, 0.75, None)
-    # No clock shows that a thread waited for a core.
-    assert "other-processes" not in [finding.code for finding in report.findings]
-
-
-@pytest.mark.parametrize(
-    "recorded", [{}, {"elapsed_ns": 0, "busy_ns": 5, "cores": 2}, {"busy_ns": "much"}]
-)
-def test_what_was_not_recorded_is_not_known(recorded: dict[str, Any], tmp_path: Path) -> None:
-    report = report_of(tmp_path, recorded)
-    assert report.results.machine_load is None
-    assert report.skipped["machine_load"] == "the capture recorded no load"
-
-
-def test_coarse_ticks_make_no_share_above_all(tmp_path: Path) -> None:
-    result = report_of(tmp_path, load(4.2, 4.1)).results.machine_load
-    assert result is not None
-    assert result.hosts[0].other_ratio == 0
 
 
 # Models: of the plane of a device, else of the sidecar

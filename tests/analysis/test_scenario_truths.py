@@ -48,8 +48,9 @@ def idle(report: Report) -> dict[str, Any]:
 
 
 def transfers(report: Report) -> dict[str, Any]:
-    rows = by_device(report.results.transfers)
-    return {device: row | row["directions"] for device, row in rows.items()}
+    return {
+        device: row["activity"] for device, row in by_device(report.results.device_time).items()
+    }
 
 
 def pipelines(report: Report) -> dict[str, Any]:

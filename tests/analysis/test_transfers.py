@@ -9,14 +9,16 @@ import pytest
 from scripts.cuda_trace import CudaTrace, Ref, Stats
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import analyzed, loss_of
-from traceview.analysis.exchange.transfers import DeviceTransfers
+from traceview.analysis.measures.device_report import COPIES, ActivityTime
 from traceview.report.model import Report
 
 
-def of_gpu(report: Report, ordinal: int = 0) -> DeviceTransfers:
-    assert report.results.transfers is not None
-    (row,) = [row for row in report.results.transfers.devices if row.ordinal == ordinal]
-    return row
+def copies_of(report: Report) -> list[ActivityTime]:
+    """What the first GPU copies, by direction."""
+    assert report.results.device_time is not None
+    activity = report.results.device_time.devices[0].activity
+    assert activity is not None
+    return [activity[way] for way in COPIES]
 
 
 def one_step() -> tuple[CudaTrace, Step]:
@@ -37,8 +39,7 @@ def test_what_is_not_recorded_is_not_zero(tmp_path: Path) -> None:
     step.copy(0, "D2D", 7, 8, size=1000)
     step.copy(0, "D2D", 9, 10, size=None)
     step.kernel(0, 11, 12)
-    directions = of_gpu(analyzed(tmp_path, trace)).directions
-    h2d, d2h, d2d = directions.values()
+    h2d, d2h, d2d = copies_of(analyzed(tmp_path, trace))
     assert (h2d.count, h2d.bytes, h2d.bytes_per_second) == (1, None, None)
     # Speed needs every size.
     assert (d2h.bytes, d2h.bytes_per_second) == (2000, 1_000_000)
@@ -61,16 +62,17 @@ def test_sources_share_the_exposed_time_without_counting_it_twice(tmp_path: Path
     trace.launch("MemcpyH2D", ms(7), number, thread=executor)
     step.kernel(0, 5, 8.5)
     step.kernel(0, 10, 11)
-    row = of_gpu(analyzed(tmp_path, trace))
+    report = analyzed(tmp_path, trace)
+    assert report.results.transfers is not None
     assert [
         (s.op, s.op_type, s.thread, s.count, s.bytes, s.total_ps, s.exposed_ps)
-        for s in row.top_sources
+        for s in report.results.transfers.sources
     ] == [
         ("model/x", "_Recv", "python3", 2, 15, ms(4), ms(3)),
         ("model/y", "_Recv", "python3", 1, 20, ms(4), ms(1)),
         ("model/z", "Assign", "tf_Compute/9", 1, 1, ms(1), ms(0.5)),
     ]
-    assert row.directions["h2d"].exposed_ps == ms(4.5)
+    assert copies_of(report)[0].exposed_ps == ms(4.5)
 
 
 # Findings

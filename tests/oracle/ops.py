@@ -155,7 +155,6 @@ def _direction(answer: HostAnswer, device: Device, cls: str) -> Row:
         "count": len(copies),
         "busy_ps": busy_ps,
         "exposed_ps": exposed_ps,
-        "exposed_ps_per_step": sum(per_step) // len(per_step) if per_step else None,
         "exposed_ratio": None if ratio is None else float(ratio),
         "bytes_per_second": (
             sum(sizes) * 10**12 // busy_ps

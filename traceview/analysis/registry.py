@@ -23,7 +23,8 @@ from traceview.analysis.machine.capture import ANALYSIS as CAPTURE
 from traceview.analysis.machine.environment import ANALYSIS as ENVIRONMENT
 from traceview.analysis.machine.hang import ANALYSIS as HANG
 from traceview.analysis.machine.hang import Hangs
-from traceview.analysis.machine.load import MACHINE_LOAD, NVML, MachineLoad, Nvml
+from traceview.analysis.machine.load import ANALYSIS as NVML
+from traceview.analysis.machine.load import Nvml
 from traceview.analysis.measures.context import Analysis
 from traceview.analysis.measures.device_report import DeviceTime, Environment
 from traceview.analysis.measures.idle_report import Idle
@@ -67,7 +68,6 @@ class Results(Record, frozen=True):
             Python, printing and summaries inside the step, and to the optimizer.
         environment: Versions, strategy, batch size and settings of the job.
         outside_view: What NVML says of the GPUs while the trace was recorded.
-        machine_load: How much of the cores other processes took, as the capture measured it.
         hangs: Times in which no training step ended, as the capture reported them.
     """
 
@@ -90,7 +90,6 @@ class Results(Record, frozen=True):
     compute: Annotated[Compute | None, COMPUTE] = None
     environment: Annotated[Environment | None, ENVIRONMENT] = None
     outside_view: Annotated[Nvml | None, NVML] = None
-    machine_load: Annotated[MachineLoad | None, MACHINE_LOAD] = None
     hangs: Annotated[Hangs | None, HANG] = None
 
 

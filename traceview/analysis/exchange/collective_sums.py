@@ -18,13 +18,12 @@ import numpy as np
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS, copied_results
 from traceview.analysis.facts.selection import rows_in
 from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.device_report import in_windows
+from traceview.analysis.measures.device_report import in_windows, rate_of
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.ids import groups_of, is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, places
-from traceview.base.record import LARGEST, Count, DeviceKey, OpName, Picoseconds, Record, Share
+from traceview.base.record import Count, DeviceKey, OpName, Picoseconds, Record, Share
 from traceview.base.stats import median_ps
-from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.columns import NONE, UNKNOWN_BYTES
@@ -107,12 +106,6 @@ def _bandwidth(
     # What workers that were not recorded take part with is not known.
     is_known = not missing_tasks(trace.hosts)
     return size, rate_of(on_bus, length_ps) if is_known else None
-
-
-def rate_of(size: Fraction | int, ps: int) -> int | None:
-    """Bytes in a second, rounded down; None without any, and where damaged numbers make more of it than 64 bits hold."""
-    rate = size * PS_PER_S // ps if size and ps else None
-    return None if rate is not None and rate > LARGEST else rate
 
 
 def agreed(values: Iterable[int | None]) -> int | None:
@@ -205,9 +198,8 @@ def compute(context: Context) -> CollectiveResult | Skipped:
     complete = chosen & collectives.is_complete
     ledger, last = context.ledger, rows & complete[collectives.collective] & collectives.is_last
     last_count = np.bincount(collectives.device[last], minlength=len(trace.device_list)).tolist()
-    in_collective = ledger.columns.activity == ActivityClass.COLLECTIVE
-    exposed_ps = sum(ledger.by_device(in_collective).values())
-    busy_ps = sum(of["collective"].busy_ps for of in context.once(in_windows).values())
+    times = [of["collective"] for of in context.once(in_windows).values()]
+    busy_ps, exposed_ps = sum(of.busy_ps for of in times), sum(of.exposed_ps for of in times)
     steps = context.once(_used_steps)
     is_reducing = complete & is_in(collectives.kind[collectives.first], _REDUCING)
     reduce_ps = _transfer_per_step(collectives, is_reducing, steps)

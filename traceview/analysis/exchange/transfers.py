@@ -11,16 +11,15 @@ from typing import Annotated, Final
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import asdict
 
-from traceview.analysis.exchange.collective_sums import rate_of, reduction_rows
+from traceview.analysis.exchange.collective_sums import reduction_rows
 from traceview.analysis.facts.detours import detour_rows
 from traceview.analysis.facts.ledger import through_host
 from traceview.analysis.facts.selection import rows_in
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.device_report import COPIES, ActivityTime, in_windows
+from traceview.analysis.measures.device_report import COPIES, ActivityTime, DeviceTime, in_windows
 from traceview.analysis.measures.op_work import label_ps, line_of
-from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
+from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import LIMIT, Rule
 from traceview.analysis.rules.words import Argument, Line, Names, Ops, Quantity
 from traceview.base.ids import groups_of, unique_inverse
@@ -32,9 +31,7 @@ from traceview.base.record import (
     OpType,
     Picoseconds,
     Record,
-    Share,
     ThreadName,
-    Words,
     one_of,
 )
 from traceview.document import model as doc
@@ -57,20 +54,6 @@ SMALL_SIZE: Final = f"{SMALL_BYTES // 1024} KiB"
 
 TOP_SOURCES: Final = 10
 """Sources of copies per device in a report."""
-
-
-class Direction(ActivityTime, frozen=True):
-    """The copies of one device in one direction that overlap the window.
-
-    Attributes:
-        exposed_ps_per_step: Exposed time per step, mean over the used steps, rounded down, picoseconds; null without any.
-        exposed_ratio: Exposed share of the used steps; without steps, of the window.
-        bytes_per_second: bytes over busy_ps, rounded down; null unless the sizes of all copies are recorded.
-    """
-
-    exposed_ps_per_step: Picoseconds | None
-    exposed_ratio: Share | None
-    bytes_per_second: Count | None
 
 
 class CopySource(Record, frozen=True):
@@ -99,30 +82,18 @@ class CopySource(Record, frozen=True):
     exposed_ps: Picoseconds
 
 
-class DeviceTransfers(OfDevice, frozen=True):
-    """The copies of one GPU.
-
-    Attributes:
-        directions: Its copies by direction: h2d, d2h, and d2d, which are also those to another GPU.
-        top_sources: What issued the copies, the longest exposed first.
-    """
-
-    directions: dict[Words, Direction]
-    top_sources: tuple[CopySource, ...]
-
-
 class Transfers(Record, frozen=True):
     """The copies of all GPUs.
 
     Attributes:
-        devices: GPUs of hosts on which the tracer recorded any, by host and ordinal.
+        sources: What issued the copies of each GPU, the longest exposed first; GPUs by host and ordinal.
     """
 
-    devices: tuple[DeviceTransfers, ...]
+    sources: tuple[CopySource, ...]
 
 
 def compute(context: Context) -> Transfers | Skipped:
-    """The copies of each GPU in its window, with the sources of each."""
+    """The sources of the copies of each GPU in its window."""
     trace, ledger = context.trace, context.ledger
     gpus = [at for at, device in enumerate(trace.device_list) if device.kind in ("gpu", "tpu")]
     recorded = [device for device in gpus if device in ledger.devices]
@@ -134,44 +105,16 @@ def compute(context: Context) -> Transfers | Skipped:
     is_copy = (activity >= ActivityClass.H2D) & (activity <= ActivityClass.D2D)
     number = np.searchsorted(copies.row, ledger.columns.event[is_copy])
     exposed = totals(number, ledger.columns.duration_ps[is_copy], copies.row.size)
-    in_steps = {
-        way: ledger.by_device((activity == CLASS_KEYS.index(way)) & ledger.counts) for way in COPIES
-    }
-    rows = []
+    sources: list[CopySource] = []
     for device in recorded:
         window = context.selection.windows[trace.device_list[device].host]
         own = columns.rows_of(device)
         first, last = np.searchsorted(copies.row, (own.start, own.stop)).tolist()
         of_device = copies.row[first:last]
         inside = rows_in(columns.start_ps[of_device], columns.end_ps[of_device], window) + first
-        rows_inside = copies.row[inside]
-        class_ = columns.class_[rows_inside]
-        directions = {
-            way: _direction(
-                context, device, way, rows_inside[class_ == CLASS_KEYS.index(way)], in_steps[way]
-            )
-            for way in COPIES
-        }
-        sources = _sources(trace, device, inside, exposed)
-        top = tuple(sources[: context.options.rows_of(TOP_SOURCES)])
-        rows.append(DeviceTransfers(*trace.identity(device), directions, top))
-    return Transfers(tuple(rows))
-
-
-def _direction(
-    context: Context, device: int, way: str, rows: Int64Array, in_steps: Mapping[int, int]
-) -> Direction:
-    """`rows`: the copies in the window. `in_steps`: by device the exposed time in used steps."""
-    columns, ledger = context.trace.device_columns, context.ledger
-    activity, size = context.once(in_windows)[device][way], columns.bytes[rows]
-    step_count, gpu_ps = ledger.steps_of_device[device], ledger.gpu_ps_by_device[device]
-    is_known = bool((size != UNKNOWN_BYTES).all())
-    return Direction(
-        **asdict(activity),
-        exposed_ps_per_step=in_steps[device] // step_count if step_count else None,
-        exposed_ratio=in_steps[device] / gpu_ps if gpu_ps else None,
-        bytes_per_second=rate_of(int(size.sum()), activity.busy_ps) if is_known else None,
-    )
+        of_gpu = _sources(trace, device, inside, exposed)
+        sources += of_gpu[: context.options.rows_of(TOP_SOURCES)]
+    return Transfers(tuple(sources))
 
 
 def _sources(
@@ -337,19 +280,18 @@ def _diagnose(context: Context, result: Transfers) -> Iterator[Finding | None]:
     if ledger.loss(of_sums).share >= LIMIT:
         others = others | of_sums
     up = ledger.rows(states=H2D_EXPOSED.states) & ~others
-    yield _finding(context, H2D_EXPOSED, up, result, *_prepared_by_host(context, up))
+    yield _finding(context, H2D_EXPOSED, up, *_prepared_by_host(context, up))
     within = ledger.rows(states=D2D_COPIES.states) & ~others
     between = within & context.trace.device_columns.p2p[ledger.columns.event]
-    yield _finding(context, D2D_COPIES, within & ~between, result)
-    yield _finding(context, D2D_COPIES, between, result, "peers")
-    yield _finding(context, D2H_COPIES, ledger.rows(states=D2H_COPIES.states) & ~others, result)
+    yield _finding(context, D2D_COPIES, within & ~between)
+    yield _finding(context, D2D_COPIES, between, "peers")
+    yield _finding(context, D2H_COPIES, ledger.rows(states=D2H_COPIES.states) & ~others)
 
 
 def _finding(
     context: Context,
     rule: Rule,
     rows: BoolArray,
-    result: Transfers,
     key: str = "",
     shares: Mapping[str, float] = {},
 ) -> Finding | None:
@@ -367,9 +309,9 @@ def _finding(
     line = line_of(context, by_label)
     named = context.ledger.loss(rows).devices
     counts = (
-        Evidence("copy_count", row.directions[rule.states[0].key].count, None, row.device)
-        for row in result.devices
-        if row.device in named
+        Evidence("copy_count", of_device[rule.states[0].key].count, None, trace.device_key(device))
+        for device, of_device in context.once(in_windows).items()
+        if trace.device_key(device) in named
     )
     return rule.of_rows(
         context,
@@ -450,7 +392,7 @@ TITLE: Final = "Transfers"
 class _Row(Struct, frozen=True):
     device: str
     way: str
-    copies: Direction
+    copies: ActivityTime
 
 
 _COLUMNS: Final = (
@@ -461,7 +403,6 @@ _COLUMNS: Final = (
         "copies.exposed_ratio",
         meaning="share of the step, without steps of the window, in which nothing else ran on the device",
     ),
-    Shown("per step", "copies.exposed_ps_per_step", 3),
     Shown("busy", "copies.busy_ps", 10),
     Shown("count", "copies.count", 7),
     Shown("size", "copies.bytes", 5),
@@ -471,11 +412,13 @@ _COLUMNS: Final = (
 
 def transfers_section(view: View, result: Transfers) -> doc.Section | None:
     """The copies of each device by direction; in a brief document without devices whose copies cost nothing."""
+    del result
+    times = view.record("device_time", DeviceTime)
     every = [
-        _Row(row.device, way, direction)
-        for row in result.devices
-        for way, direction in row.directions.items()
-        if direction.count
+        _Row(row.device, way, row.activity[way])
+        for row in (times.devices if times else ())
+        for way in (COPIES if row.activity else ())
+        if row.activity and row.activity[way].count
     ]
     costly = {row.device for row in every if (row.copies.exposed_ratio or 0.0) >= LIMIT}
     rows = [row for row in every if not view.is_brief or row.device in costly]
@@ -491,12 +434,11 @@ def transfers_section(view: View, result: Transfers) -> doc.Section | None:
 
 def _lead(rows: Sequence[_Row]) -> str:
     row = max(rows, key=lambda row: row.copies.exposed_ratio or 0.0)
-    step = "window" if row.copies.exposed_ps_per_step is None else "step"
     if not row.copies.exposed_ratio:
         return "Other work hides all copies."
     copies = numbers.capitalized(look_of(CLASSES, row.way).words)
     share = numbers.share(row.copies.exposed_ratio)
-    return f"{copies} are exposed for {share} of the {step} on {row.device}."
+    return f"{copies} are exposed for {share} of the time on {row.device}."
 
 
 ANALYSIS: Final = Analysis[Transfers](
@@ -506,5 +448,5 @@ ANALYSIS: Final = Analysis[Transfers](
     diagnose=_diagnose,
     if_absent=_diagnose_cpus,
     sections=(transfers_section,),
-    rows=(CopySource, lambda result: [s for row in result.devices for s in row.top_sources]),
+    rows=(CopySource, lambda result: result.sources),
 )

@@ -99,12 +99,6 @@ def select(trace: Trace, kind: WindowKind = "auto", steps: StepRange | None = No
     return Selection(windows, inside)
 
 
-def recorded_devices(trace: Trace, selection: Selection) -> tuple[int, ...]:
-    """The devices of the hosts that have a window and recorded an event of any device: those of the ledger."""
-    hosts = trace.hosts_with_device_events.intersection(selection.windows)
-    return tuple(index for index, device in enumerate(trace.device_list) if device.host in hosts)
-
-
 def step_bounds(steps: Sequence[Step | Window]) -> tuple[Int64Array, Int64Array]:
     """When each step, or window, begins and ends, int64 `[steps]`."""
     return (

@@ -299,9 +299,11 @@ def device_table(context: Context) -> Table:
     before, after = fields[: fields.index("activity")], fields[fields.index("activity") + 1 :]
     made = [*record_columns(DeviceTimeRow, rows, before)]
     for key in CLASS_KEYS:
-        # `h2d_count`, `h2d_bytes`, `h2d_busy_ps`, `h2d_exposed_ps`
+        # `h2d_count`, `h2d_bytes`, `h2d_busy_ps`, `h2d_exposed_ps`, `h2d_exposed_ratio`, `h2d_bytes_per_second`
         times = [row.activity[key] if row.activity else None for row in rows]
-        of = [name for name in ActivityTime.__struct_fields__ if name != "bytes" or key in COPIES]
+        of = [
+            name for name in ActivityTime.__struct_fields__ if "bytes" not in name or key in COPIES
+        ]
         made += record_columns(ActivityTime, times, of, {name: f"{key}_{name}" for name in of})
     return table("devices", *made, *record_columns(DeviceTimeRow, rows, after))
 

@@ -427,7 +427,7 @@ def _unknown(rows: Sequence[NvmlRow]) -> Iterator[str]:
         yield f"Other processes unknown on {numbers.joined_devices(same)}: {reason}."
 
 
-NVML: Final = Analysis[Nvml](
+ANALYSIS: Final = Analysis[Nvml](
     "outside_view",
     compute=compute,
     rules=(GPU_SHARED, GPU_THROTTLED),
@@ -471,75 +471,41 @@ OTHER_PROCESSES: Final = Rule(
 )
 
 
-class HostLoad(Record, frozen=True):
-    """The cores of one host while the window was open.
-
-    Attributes:
-        host: Host.
-        core_count: Cores of the machine.
-        other_ratio: Share of their time that all other processes took.
-        started_ratio: That of processes that the job itself has started, no more than other_ratio; null where not known.
-    """
-
-    host: Hostname
-    core_count: Count
-    other_ratio: Share
-    started_ratio: Share | None
+def _load_of(host: Host) -> tuple[float, float | None] | None:
+    """The share of the cores that all other processes took, and of those that the job has started, where known; None without a load."""
+    load = host.captured.load
+    if not load.elapsed_ns or not load.cores or load.busy_ns is None:
+        return None
+    whole, own = load.elapsed_ns * load.cores, load.own_ns or 0
+    # Ticks are coarse: a share may come out above what the process leaves.
+    other_ratio = min(max(load.busy_ns - own, 0), max(whole - own, 0)) / whole
+    if not load.children_elapsed_ns or load.children_ns is None:
+        return other_ratio, None
+    of_children = load.children_ns / (load.children_elapsed_ns * load.cores)
+    return other_ratio, min(of_children, other_ratio)
 
 
-class MachineLoad(Record, frozen=True):
-    """The load of the hosts of which the capture recorded it.
-
-    Attributes:
-        hosts: In the order of hosts.
-    """
-
-    hosts: tuple[HostLoad, ...]
-
-
-def compute_cores(context: Context) -> MachineLoad | Skipped:
-    """The load of each host."""
-    found = []
-    for host in context.trace.hosts:
-        load = host.captured.load
-        if not load.elapsed_ns or not load.cores or load.busy_ns is None:
-            continue
-        whole, own = load.elapsed_ns * load.cores, load.own_ns or 0
-        # Ticks are coarse: a share may come out above what the process leaves.
-        other_ratio = min(max(load.busy_ns - own, 0), max(whole - own, 0)) / whole
-        started_ratio = None
-        if load.children_elapsed_ns and load.children_ns is not None:
-            of_children = load.children_ns / (load.children_elapsed_ns * load.cores)
-            started_ratio = min(of_children, other_ratio)
-        found.append(HostLoad(host.name, load.cores, other_ratio, started_ratio))
-    return MachineLoad(tuple(found)) if found else Skipped("the capture recorded no load")
-
-
-def diagnose_cores(context: Context, result: MachineLoad) -> Iterator[Finding | None]:
-    """What devices lose because other processes have the cores."""
-    most = max(result.hosts, key=lambda row: row.other_ratio)
-    key = _STARTED if (most.started_ratio or 0.0) > _MAIN_RATIO * most.other_ratio else ""
-    yield OTHER_PROCESSES.of_rows(
+def other_processes(context: Context) -> Finding | None:
+    """What devices lose because other processes have the cores, with the load of the host where they took most."""
+    loads = [(load, host) for host in context.trace.hosts if (load := _load_of(host))]
+    if not loads:
+        return None
+    (other_ratio, started_ratio), host = max(loads, key=lambda of: of[0][0])
+    key = _STARTED if (started_ratio or 0.0) > _MAIN_RATIO * other_ratio else ""
+    shares = {"other_ratio": other_ratio, "started_ratio": started_ratio}
+    return OTHER_PROCESSES.of_rows(
         context,
         context.ledger.rows(states=OTHER_PROCESSES.states),
         arguments={
-            "share": Quantity(most.other_ratio, "ratio"),
-            "cores": Number(most.core_count, "core"),
+            "share": Quantity(other_ratio, "ratio"),
+            "cores": Number(host.captured.load.cores or 0, "core"),
         },
         evidence=[
-            Evidence("other_ratio", most.other_ratio, None, most.host),
-            *(
-                [Evidence("started_ratio", most.started_ratio, None, most.host)]
-                if most.started_ratio is not None
-                else []
-            ),
+            Evidence(name, share, None, host.name)
+            for name, share in shares.items()
+            if share is not None
         ],
         title=key,
         action=key,
         keeps_waiting=True,
     )
-
-
-MACHINE_LOAD: Final = Analysis[MachineLoad](
-    "machine_load", compute=compute_cores, rules=(OTHER_PROCESSES,), diagnose=diagnose_cores
-)

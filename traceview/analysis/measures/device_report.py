@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import numpy as np
 from msgspec.structs import asdict
 
 from traceview.analysis.facts.devices import statuses
-from traceview.analysis.facts.selection import covered_ps, recorded_devices, rows_in
+from traceview.analysis.facts.selection import covered_ps, rows_in
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding, OfDevice, Skipped
 from traceview.analysis.rules.words import Devices
-from traceview.base.intervals import NEVER, Int64Array, difference
 from traceview.base.record import (
+    LARGEST,
     Count,
     Hostname,
     ModelName,
@@ -24,12 +23,17 @@ from traceview.base.record import (
     Words,
     one_of,
 )
+from traceview.base.units import PS_PER_S
+from traceview.ledger.columns import IDLE
+from traceview.ledger.table import totals
 from traceview.trace.columns import UNKNOWN_BYTES
 from traceview.trace.device.memory import allocators
-from traceview.trace.host.state_timeline import joined_spans
 from traceview.trace.model import Trace
 from traceview.trace.sidecar.environment import RecordedEnvironment
 from traceview.xplane.planes import CLASS_KEYS
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 MOST_ROWS: Final = 16
 """Devices with a row each; of more than that only the outliers have one."""
@@ -120,12 +124,16 @@ class ActivityTime(Record, frozen=True):
         busy_ps: Time in which such an event ran, picoseconds: a union over the streams, never a sum.
         exposed_ps: Time in which such an event ran and none of a class before it, in the order compute, collective,
             h2d, d2h, d2d, memset, picoseconds.
+        exposed_ratio: The same as a share of the used steps; without steps, of the window.
+        bytes_per_second: bytes over busy_ps, rounded down; null unless the sizes of all copies are recorded.
     """
 
     count: Count
     bytes: Count | None
     busy_ps: Picoseconds
     exposed_ps: Picoseconds
+    exposed_ratio: Share | None = None
+    bytes_per_second: Count | None = None
 
 
 class DeviceTimeRow(OfDevice, frozen=True):
@@ -249,8 +257,7 @@ def _row(context: Context, index: int, status: str) -> DeviceTimeRow:
 
 def in_windows(context: Context) -> dict[int, dict[str, ActivityTime]]:
     """By device whose host recorded device events what it did in its window, by class; `Context.once` keeps it."""
-    devices = recorded_devices(context.trace, context.selection)
-    return {device: _in_window(context, device) for device in devices}
+    return {device: _in_window(context, device) for device in context.ledger.devices}
 
 
 def _in_window(context: Context, device: int) -> dict[str, ActivityTime]:
@@ -258,27 +265,37 @@ def _in_window(context: Context, device: int) -> dict[str, ActivityTime]:
     window = context.selection.windows[context.trace.device_list[device].host]
     inside = rows_in(columns.start_ps[own], columns.end_ps[own], window) + own.start
     class_, size = columns.class_[inside], columns.bytes[inside]
-    busy = context.activities[device].by_class
-    # The busy time of the ledger, without what that makes of idle time.
-    exposed, before = list[int](), NEVER
-    for spans in busy:
-        exposed.append(covered_ps(difference(spans, before), window))
-        before = joined_spans((before, spans))
-    return {
-        key: ActivityTime(
-            count=int(np.count_nonzero(class_ == number)),
-            bytes=_known_sum(size[class_ == number]) if key in COPIES else None,
-            busy_ps=covered_ps(busy[number], window),
+    ledger = context.ledger
+    rows, gpu_ps = ledger.rows_of(device), ledger.gpu_ps_by_device[device]
+    activity, lasted_ps = ledger.columns.activity[rows], ledger.columns.duration_ps[rows]
+    exposed, in_steps = (
+        totals(activity, of_rows, IDLE + 1).tolist()
+        for of_rows in (lasted_ps, lasted_ps * ledger.counts[rows])
+    )
+    found = {}
+    for number, (key, spans) in enumerate(
+        zip(CLASS_KEYS, context.activities[device].by_class, strict=True)
+    ):
+        sizes, busy_ps = size[class_ == number], covered_ps(spans, window)
+        known = sizes[sizes != UNKNOWN_BYTES]
+        # No false zero where there are copies and no size was recorded.
+        is_known = key in COPIES and (known.size or not sizes.size)
+        whole = int(known.sum())
+        found[key] = ActivityTime(
+            count=sizes.size,
+            bytes=whole if is_known else None,
+            busy_ps=busy_ps,
             exposed_ps=exposed[number],
+            exposed_ratio=in_steps[number] / gpu_ps if gpu_ps else None,
+            bytes_per_second=rate_of(whole, busy_ps) if known.size == sizes.size else None,
         )
-        for number, key in enumerate(CLASS_KEYS)
-    }
+    return found
 
 
-def _known_sum(sizes: Int64Array) -> int | None:
-    """The bytes of copies; None where there are copies and no size was recorded: no false zero."""
-    known = sizes[sizes != UNKNOWN_BYTES]
-    return int(known.sum()) if known.size or not sizes.size else None
+def rate_of(size: Fraction | int, ps: int) -> int | None:
+    """Bytes in a second, rounded down; None without any, and where damaged numbers make more of it than 64 bits hold."""
+    rate = size * PS_PER_S // ps if size and ps else None
+    return None if rate is not None and rate > LARGEST else rate
 
 
 # What the processes ran in: a trace does not hold this; `traceview capture` writes it into a sidecar beside the trace
