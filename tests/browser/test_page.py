@@ -225,12 +225,7 @@ def test_dark_and_light(page_of: PageOf, is_dark: bool) -> None:
     raise AssertionError(f"{color(page)} after a reload, {after} before it")
 
 
-WIDE = pytest.mark.xfail(reason="a subheading is not broken inside of a long name of a device")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[WIDE] if name == "long" else []) for name in DOCUMENTS]
-)
+@pytest.mark.parametrize("name", DOCUMENTS)
 @pytest.mark.parametrize("width", [1280, 800, 400])
 def test_nothing_scrolls_sideways(page_of: PageOf, name: str, width: int) -> None:
     page = page_of(page_with(DOCUMENTS[name]), width=width)
