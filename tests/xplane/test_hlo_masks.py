@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -208,8 +209,18 @@ def test_products_that_are_small_in_another_order() -> None:
     assert not needs(chain(4, is_also="given"), "order")
 
 
-def exchanged(*, is_divided: bool = False, groups: int = 1, product_of: str = "") -> ModuleWriter:
-    """The gradients of a batch are averaged, and the weights that they change, again; scores are gathered, and summed by each device."""
+def exchanged(
+    *,
+    is_divided: bool = False,
+    groups: int = 1,
+    product_of: str = "",
+    then: str = "",
+    also: str = "",
+) -> ModuleWriter:
+    """The gradients of a batch are averaged, and the weights that they change, again; scores are gathered, and summed by each device.
+
+    `then`: what is done with what was gathered; `also`: what reads the copy that the gather needs.
+    """
     module = ModuleWriter()
     weights, rows = (module.add(name, "parameter", shape=(8, 8)) for name in ("weights", "rows"))
     count = 4 // groups
@@ -228,12 +239,15 @@ def exchanged(*, is_divided: bool = False, groups: int = 1, product_of: str = ""
     mean = module.add("mean", "multiply", again, half, shape=(8, 8))
     ordered = module.add("ordered", "copy", own, shape=(8, 8))
     gathered = exchange("gathered", "all-gather", ordered, shape=(32, 8))
+    if then:
+        gathered = module.add("turned", then, gathered, shape=(32, 8))
     if product_of:
         gathered = product(module, product_of, gathered, weights, (32, 8), summed=(1, 0))
     sums = module.add("sums", "exponential", gathered, shape=(32, 8))
     total = module.add("loss", "reduce", sums, number(module, "zero"))
     dims(module, 0, 1)
-    module.computation().root_id = module.add("root", "tuple", mean, total)
+    others = [module.add("other", also, ordered, shape=(8, 8))] if also else []
+    module.computation().root_id = module.add("root", "tuple", mean, total, *others)
     module.divide(4, is_divided, True)
     return module
 
@@ -245,6 +259,14 @@ def test_what_is_exchanged_for_nothing() -> None:
     assert needs(exchanged(product_of="logits"), "alike") == whole
     assert not needs(exchanged(is_divided=True, product_of="logits"), "alike")
     assert not needs(exchanged(groups=2), "alike")
+
+
+def test_what_only_gives_another_order_to_what_is_exchanged() -> None:
+    of_all = partial(exchanged, product_of="logits")
+    assert needs(of_all(), "moved") == {"ordered": 1.0}
+    assert needs(of_all(then="copy"), "moved") == {"ordered": 1.0, "turned": 1.0}
+    assert needs(of_all(then="tanh"), "moved") == {"ordered": 1.0}
+    assert needs(of_all(also="tanh"), "moved") == {}
 
 
 @pytest.mark.parametrize(

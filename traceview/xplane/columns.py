@@ -295,7 +295,9 @@ class Exchange(Struct, frozen=True):
 
 
 Copied: TypeAlias = Literal["", "argument", "inside"]
-Need: TypeAlias = Literal["", "number", "choice", "mask", "zeros", "order", "alike", "examples"]
+Need: TypeAlias = Literal[
+    "", "number", "choice", "mask", "zeros", "order", "alike", "examples", "moved"
+]
 
 Arrays: TypeAlias = frozenset[tuple[int, tuple[int, ...]]]
 """Kinds of arrays: the number of the type of the elements, and the dimensions; no scalars."""

@@ -296,7 +296,7 @@ class _Program:
     def _needs(self, flow: Flow, shares: Shares) -> dict[Key, tuple[Need, float]]:
         """What the program needs less than whole, and what runs in it."""
         entry, masks = self._module.entry, Masks(flow)
-        needs: dict[Key, tuple[Need, float]] = {}
+        needs: dict[Key, tuple[Need, float]] = dict.fromkeys(shares.moved, ("moved", 1.0))
         with suppress(*_NOT_TOLD):
             needs |= {key: ("order", part) for key, part in masks.orders().items()}
             needs |= masks.parts()

@@ -17,6 +17,10 @@ _OF_MEAN: Final = VIEWS | {"broadcast", "constant", "convert", "divide", "multip
 _MAY_NEED_ALL: Final = ("dot", "convolution", "custom-call", "while", "conditional", "sort")
 
 
+def _exchanges(opcode: str) -> bool:
+    return opcode.removesuffix("-done") in COLLECTIVES
+
+
 class Shares:
     """What of a program is the same in each run, or on each device."""
 
@@ -122,6 +126,28 @@ class Shares:
                 if is_of or (is_for and self._flow.users[number]):
                     parts[node.owner] = 0.0
         return parts
+
+    @cached_property
+    def moved(self) -> frozenset[Key]:
+        """What only gives arrays another order for collectives, or what these have exchanged."""
+        nodes, found = self._flow.nodes, set[Key]()
+        works = {node.owner for node in nodes if node.at.opcode not in VIEWS}
+        for number, node in enumerate(nodes if self._flow.module.partitions > 1 else ()):
+            if node.owner not in works and node.operands:
+                source = nodes[self._flow.source(node.operands[0], VIEWS | {"get-tuple-element"})]
+                if _exchanges(source.at.opcode) or self._is_only_exchanged(number):
+                    found.add(node.owner)
+        return frozenset(found)
+
+    def _is_only_exchanged(self, number: int) -> bool:
+        """Whether collectives alone read an array, in whatever order."""
+        users = {*self._flow.users[number]}
+        for _ in range(DEEPEST):
+            views = [one for one in users if self._flow.nodes[one].at.opcode in VIEWS]
+            if not views:
+                break
+            users = users.difference(views).union(*(self._flow.users[one] for one in views))
+        return bool(users) and all(_exchanges(self._flow.nodes[one].at.opcode) for one in users)
 
     def _is_for_repeated(self, number: int) -> bool:
         """Whether what is gathered is read by nothing but what each device computes alike, without a product."""

@@ -21,7 +21,7 @@ from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_CALLS, rows_of_keys
 from traceview.analysis.facts.layers import instructions_that
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.op_work import line_of_rows, needless
+from traceview.analysis.measures.op_work import line_of_rows, needless, rows_of_labels
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Line, Number, Quantity
@@ -73,6 +73,7 @@ EXPOSED: Final = Rule(
     title="{who:spends/spend} {loss} in exposed communication",
     titles={
         "alike": "{who:spends/spend} {loss} on exchanging what all devices have alike[, {line}]",
+        "copies": "{who:spends/spend} {loss} in exposed communication, with the copies around it",
         "loop": "{who:spends/spend} {loss} in exchanges inside of a loop[, {line}]",
     },
     meaning=(
@@ -298,6 +299,10 @@ def _is_on_cpu(context: Context) -> bool:
     return all(devices[device].kind == "replica" for device in context.ledger.devices)
 
 
+_COPIES_RATIO: Final = 0.1
+"""Of a loss: copies of less are left out, so that it is that of the bar."""
+
+
 def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Finding | None:
     arguments: dict[str, Argument] = {}
     if result.count_per_step:
@@ -309,9 +314,14 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
         "bus_bytes_per_second": result.bus_bytes_per_second,
         "overlap_ratio": result.overlap_ratio,
     }
-    key, notes = _action(context, result), tuple(arguments)
+    key, notes, title = _action(context, result), tuple(arguments), ""
+    moved = instructions_that(context.trace, lambda each: each.need == "moved")
+    copies = rows_of_labels(context, moved)
+    duration_ps = context.ledger.columns.duration_ps
+    if duration_ps[copies].sum() >= _COPIES_RATIO * duration_ps[rows | copies].sum():
+        rows, title = rows | copies, "copies"
     if in_loop := _per_step_in_loop(context):
-        key, notes = "loop", ("loop", *notes)
+        key, notes, title = "loop", ("loop", *notes), "loop"
         arguments["count"] = Number(in_loop, "collective")
     elif _moves_parts(context):
         key = "sharding"
@@ -325,7 +335,7 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
         arguments=arguments,
         confidence=_confidence(context, result),
         evidence=[Evidence(key, of, None, "") for key, of in evidence.items() if of is not None],
-        title=key if in_loop else "",
+        title=title,
         action=key,
         notes=notes,
     )
