@@ -10,7 +10,7 @@ import pytest
 from scripts.cuda_trace import MS
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
-from tests.reports import environment
+from tests.reports import environment, finding, loss
 from traceview.analysis.exchange.collectives import collective_rows_section, collective_table
 from traceview.analysis.facts.selection import select
 from traceview.analysis.gpu_time.idle import gap_table_section
@@ -70,6 +70,20 @@ def test_overhead_is_said_where_it_exceeds_how_much_steps_vary(
     made = capture_section(view_of(results=results, is_brief=True), capture)
     assert made is not None
     assert sentence in " ".join(render_section(made, width=80, color=False).split())
+
+
+@pytest.mark.parametrize(("share", "is_known"), [(0.099, True), (0.1, False)])
+def test_what_recording_costs_is_not_known_where_other_processes_cost_much(
+    share: float, is_known: bool
+) -> None:
+    recorded = environment("a", overhead={"ratio": 1.5, "spread_ratio": 0.1})
+    results = {"environment": Environment((recorded,), ())}
+    others = finding(code="other-processes", loss=loss(share, "no_core"))
+    made = capture_section(view_of(results=results, findings=(others,)), Capture("ok", (), ()))
+    assert made is not None
+    text = " ".join(render_section(made, width=80, color=False).split())
+    assert ("Recorded steps are 150% longer than those before" in text) == is_known
+    assert ("What recording costs is not known: the recorded steps lose" in text) != is_known
 
 
 # The job

@@ -13,12 +13,13 @@ from scripts.scenarios.model import new_trace
 from tests.charts import HOST, MS
 from tests.reports import bare_report, environment, finding, full_report, loss, step
 from traceview.analysis.facts.selection import ReportWindow
+from traceview.analysis.machine.capture import Quality
 from traceview.analysis.measures.device_report import Environment
 from traceview.analysis.rules.finding import Finding, FindingLoss
 from traceview.document import markdown, screen
 from traceview.document.model import Finding as ShownFinding
 from traceview.document.model import Findings, Span
-from traceview.document.phrase import Token, plain
+from traceview.document.phrase import Token, pieces, plain
 from traceview.document.terminal import SHORT_FINDINGS, WHOLE_FINDINGS
 from traceview.report.build import analyze
 from traceview.report.document import MOST_FINDINGS, document_of, screen_of
@@ -46,6 +47,46 @@ def test_the_capture_is_judged_in_one_line() -> None:
     recorded = Environment((environment(overhead={"ratio": 0.008}),), ())
     slow = replace(sound, results=replace(sound.results, environment=recorded))
     assert screen_of(slow).trust[2] == "recorded steps are 0.8% longer than those before"
+
+
+@pytest.mark.parametrize("quality", ["ok", "degraded"])
+@pytest.mark.parametrize(
+    ("share", "sentences", "is_disturbed"),
+    [
+        (0.1, ("", "", ""), True),
+        (0.099, ("", "", ""), False),
+        (0.5, ("started", "started", ""), False),
+    ],
+)
+def test_other_processes_disturb_a_capture(
+    share: float, sentences: tuple[str, ...], is_disturbed: bool, quality: Quality
+) -> None:
+    """Its longer steps are no proof against the profiler then."""
+    report = healthy_capture(full_report(), overhead_ratio=1.5)
+    recorded = Environment((environment(overhead={"ratio": 1.5}),), ())
+    others = finding(code="other-processes", loss=loss(share, "no_core"), sentences=sentences)
+    problems = full_report().capture.problems if quality == "degraded" else ()
+    disturbed = replace(
+        report,
+        capture=replace(report.capture, quality=quality, problems=problems),
+        results=replace(report.results, environment=recorded),
+        findings=(others,),
+    )
+    lines = tuple(map(plain, map(pieces, screen_of(disturbed).trust)))
+    assert ("disturbed by other processes" in " ".join(lines)) == is_disturbed
+    assert ("Capture: slowed by the profiler" in lines) == (quality == "ok" and not is_disturbed)
+    assert ("recorded steps are 150% longer than those before" in lines) != is_disturbed
+
+
+@pytest.mark.parametrize(("share", "leads"), [(0.19, False), (0.21, True)])
+def test_what_other_processes_cost_counts_half(trace: Trace, share: float, leads: bool) -> None:
+    """It is no fault of the program; below a tenth of the GPU time it counts as it is."""
+    others = lost(0.4, "no_core", code="other-processes")
+    report = healthy_capture(full_report())
+    made = verdict(trace, report, others, lost(share), no_core=0.4)
+    assert (made.finding == "input-bound") == leads
+    few = lost(0.09, "no_core", code="other-processes")
+    assert verdict(trace, report, few, lost(0.08), no_core=0.09).finding == "other-processes"
 
 
 # The headline

@@ -514,16 +514,19 @@ def _trust(report: Report, view: View) -> Iterator[Sentence]:
     capture, steps = report.capture, report.results.steps
     causes = WITHOUT_DEVICE if capture.quality == "unusable" else ()
     worst_first = sorted(capture.problems, key=lambda p: (p.code not in causes, p.code in HARMLESS))
-    problem = next(iter(worst_first), None)
-    if capture.quality == "ok" or problem is None:
-        is_slowed = profiler_factor(capture) >= PROFILER_FACTOR
-        yield f"Capture: {'slowed by the profiler' if is_slowed else capture.quality}"
-        without = [one.text for one in capture.problems if one.code == "no-gpu-plane"]
-        yield from without[:1]
-        remark_count = len(capture.problems) - len(without)
-    else:
+    problem = None if capture.quality == "ok" else next(iter(worst_first), None)
+    rest = [one for one in capture.problems if one is not problem]
+    texts = {one.code: one.text for one in reversed(rest) if one.code == "no-gpu-plane"}
+    words = "ok"
+    if view.is_disturbed or profiler_factor(capture) >= PROFILER_FACTOR:
+        words = "disturbed by other processes" if view.is_disturbed else "slowed by the profiler"
+    if problem is not None:
         yield phrase(f"Capture: {capture.quality}, ", Token(problem.sentence))
-        remark_count = len(capture.problems) - 1
+        yield from (words,) if view.is_disturbed else ()
+    else:
+        yield f"Capture: {words if capture.quality == 'ok' else capture.quality}"
+    yield from texts.values()
+    remark_count = sum(one.code not in texts for one in rest)
     if steps is None:
         yield "no steps found"
     elif steps.used_count == steps.count:

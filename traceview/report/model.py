@@ -271,7 +271,7 @@ def by_rank(finding: Finding) -> tuple[int, float, str, tuple[str, ...]]:
 
 
 _OF_ANY_STEP: Final = 0.5
-"""What a step loses because it is small counts half where findings are ordered, for that is as true of healthy ones; a choice of ours."""
+"""What a step loses because it is small, or disturbed, counts half where findings are ordered: so do healthy ones; a choice of ours."""
 
 
 _OF_A_GUESS: Final = 2 / 3
@@ -281,7 +281,8 @@ _OF_A_GUESS: Final = 2 / 3
 def _rank_of_gain(finding: Finding) -> float:
     gain = finding.loss.gain if finding.loss else 0.0
     gain *= _OF_A_GUESS if finding.confidence == "low" else 1
-    return gain * (_OF_ANY_STEP if finding.sentences[:1] == ("small",) else 1)
+    is_of_any = finding.sentences[:1] == ("small",) or finding.is_disturbance
+    return gain * (_OF_ANY_STEP if is_of_any else 1)
 
 
 def profiler_factor(capture: Capture) -> float:

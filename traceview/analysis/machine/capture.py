@@ -10,13 +10,7 @@ from traceview.analysis.measures.device_report import Environment
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Names, Number
-from traceview.base.record import (
-    Count,
-    Hostname,
-    Integer,
-    Record,
-    TaskName,
-)
+from traceview.base.record import Count, Hostname, Integer, Record, TaskName
 from traceview.base.text import enumerated
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -529,15 +523,17 @@ def _cost_sentence(view: View) -> str | None:
         return f"Recorded steps are {numbers.share(measured)} longer than those before, which no profiler recorded."
     if not overheads:
         return None
+    if view.is_disturbed:
+        return "What recording costs is not known: the recorded steps lose too much to other processes."
     # The profiler makes no step shorter: where they were, they vary by that.
     vary = numbers.share(max(max(spread, -ratio) for ratio, spread in overheads))
     return f"What recording costs is within noise: the time from call to call of the step varies by {vary}."
 
 
 def measured_overhead(view: View) -> float | None:
-    """The largest overhead that exceeds how much the steps of its host vary; None where none does."""
+    """The largest overhead that exceeds how much the steps of its host vary; None where none does, or other processes may be why."""
     measured = [ratio for ratio, spread in _overheads(view) if ratio > spread]
-    return max(measured, default=None)
+    return None if view.is_disturbed else max(measured, default=None)
 
 
 def _overheads(view: View) -> list[tuple[float, float]]:

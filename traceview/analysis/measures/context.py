@@ -171,6 +171,11 @@ class View(Struct, frozen=True):
         """How many rows a table has whose first ones say most."""
         return min(FEW_ROWS, self.most_rows) if self.is_brief else self.most_rows
 
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether other processes cost so much that longer steps are no proof against the profiler."""
+        return any(finding.is_disturbance for finding in self.findings)
+
     def result(self, analysis: Analysis[R]) -> R | None:
         """The result of a topic; None if the report has none."""
         return self.results.get(analysis.name)

@@ -28,6 +28,8 @@ Severity: TypeAlias = Literal["critical", "warning", "info"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
 Verdict: TypeAlias = Literal["high", "moderate", "none"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
+DISTURBED_RATIO: Final = 0.10
+"""Of the GPU time, lost to processes that the script has not started; a choice of ours."""
 EXPLAINS: Final = "explains"
 """The metric of evidence whose value is the code of an explained finding."""
 
@@ -152,3 +154,9 @@ class Finding(Record, frozen=True):
     sentences: tuple[Key, ...] = ()
     devices: tuple[DeviceKey, ...] = ()
     steps: tuple[Integer, ...] = ()
+
+    @property
+    def is_disturbance(self) -> bool:
+        """Whether processes that the script has not started cost so much that longer steps are no proof of anything else."""
+        is_theirs = self.code == "other-processes" and "started" not in self.sentences
+        return is_theirs and self.loss is not None and self.loss.gpu_time_ratio >= DISTURBED_RATIO
