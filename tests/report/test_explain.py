@@ -36,7 +36,8 @@ def test_what_ranks_a_finding_also_says_how_severe_it_is() -> None:
         explain_section(RULES["host-bound"]).lead
         == "critical, warning or info, by what a change saves"
     )
-    assert explain_section(RULES["few-steps"]).lead == "info"
+    assert explain_section(RULES["few-steps"]).lead == "info or critical"
+    assert explain_section(RULES["no-step-marker"]).lead == "info"
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)

@@ -110,7 +110,7 @@ class Host(Struct, frozen=True):
 
     `start_ps`, `stop_ps`: the same relative to the origin of the run; 0 and None if not recorded. `sidecar`: what
     `traceview capture` wrote beside the trace. `gpus_expected`: TensorFlow named threads after GPUs, so that a missing GPU plane
-    means a failed GPU trace. `clock`: how the host was aligned with others, None in a run of one host.
+    means a failed GPU trace. `clock`: how the host was aligned with others, None in a run of one host. `stops`: of the process, None if not known.
     """
 
     name: str
@@ -125,6 +125,7 @@ class Host(Struct, frozen=True):
     event_count: int
     sidecar: Sidecar | None = None
     clock: HostClock | None = None
+    stops: tuple[tuple[int, int], ...] | None = None
 
     @property
     def captured(self) -> Sidecar:

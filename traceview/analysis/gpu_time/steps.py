@@ -34,11 +34,15 @@ from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import STATES, STEP_KINDS, STEP_METHODS, Look, look_of
 from traceview.ledger.states import BY_KEY, KEYS, State
 from traceview.trace.device.table import Table, device_keys, integers, record_columns, table, texts
+from traceview.trace.host.thread_clocks import STOPPED
 
 FEW_STEPS: Final = Rule(
     code="few-steps",
     title="only {count:is/are} in the statistics",
-    titles={"none": "no step is in the statistics"},
+    titles={
+        "none": "no step is in the statistics",
+        "stopped": "the process was stopped in {stopped} of {all}: too few are left",
+    },
     meaning="That is too few to tell a typical step from an exception: {all} in the window, {left_out} left out.",
     action="Capture at least five steps after the warm-up.",
     actions={
@@ -47,10 +51,11 @@ FEW_STEPS: Final = Rule(
             "`jax.profiler.start_trace('logs')` before them, `jax.profiler.stop_trace()` after them.",
         )
     },
-    starts_at="fewer than {used_step_count} used steps",
+    starts_at="fewer than {used_step_count} used steps; critical where stops of the process leave less than two",
     limits={"used_step_count": 3},
     metrics={"used_count": "used steps"},
     severity="info",
+    other_severities=("critical",),
     example="Only 1 step is in the statistics",
 )
 
@@ -127,8 +132,10 @@ _SHOWN_BY_EVENTS: Final = (
 """States whose reason recorded events show; of others a machine that does something else may be the reason."""
 
 
-def diagnose(_: Context, result: Steps) -> Iterator[Finding]:
+def diagnose(context: Context, result: Steps) -> Iterator[Finding]:
     """Captures with too few steps, or with steps that nothing marks."""
+    stopped = Number(sum(step.excluded == STOPPED for step in result.steps))
+    is_stopped = context.selection.has_few_steps and stopped.value > 0
     used_count, least_count = result.used_count, int(FEW_STEPS.limits["used_step_count"])
     if used_count < least_count:
         yield FEW_STEPS.finding(
@@ -136,9 +143,11 @@ def diagnose(_: Context, result: Steps) -> Iterator[Finding]:
                 "count": Number(used_count, "step"),
                 "all": Number(result.count, "step"),
                 "left_out": Number(result.count - used_count),
+                **({"stopped": stopped} if is_stopped else {}),
             },
             evidence=[Evidence("used_count", used_count, least_count, "")],
-            title="" if used_count else "none",
+            title="stopped" if is_stopped else "" if used_count else "none",
+            severity="critical" if is_stopped else None,
         )
     if result.method not in _EXPLICIT_METHODS:
         yield NO_STEP_MARKER.finding(

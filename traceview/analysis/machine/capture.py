@@ -10,7 +10,7 @@ from traceview.analysis.measures.device_report import Environment
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Names, Number
-from traceview.base.record import Count, Hostname, Integer, Record, TaskName
+from traceview.base.record import Count, Hostname, Integer, Picoseconds, Record, TaskName
 from traceview.base.text import enumerated
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -47,6 +47,7 @@ HARMLESS: Final = frozenset(
         "clock-inversion",
         "missing-steps",
         "newer-run-unreadable",
+        "process-stopped",
         "sidecar-fields",
         "unrecorded-task",
     )
@@ -70,6 +71,7 @@ class HostCapture(Record, frozen=True):
         role: Task of the cluster, such as worker 1; null if unknown.
         clock: How its clock was aligned with those of the other hosts; null in a run of one host.
         missing_steps: Numbers of steps that other hosts training together with it recorded and it did not.
+        stopped_ps: How long its process was stopped, so that no thread could run, picoseconds; null if not known.
     """
 
     host: Hostname
@@ -79,6 +81,7 @@ class HostCapture(Record, frozen=True):
     role: TaskName | None = None
     clock: HostClock | None = None
     missing_steps: tuple[Integer, ...] = ()
+    stopped_ps: Picoseconds | None = None
 
 
 class Capture(Record, frozen=True):
@@ -146,6 +149,7 @@ def _host(host: Host, missing: tuple[int, ...]) -> HostCapture:
         role=None if role is None else str(role),
         clock=host.clock,
         missing_steps=missing,
+        stopped_ps=None if host.stops is None else sum(end - start for start, end in host.stops),
     )
 
 
@@ -185,6 +189,8 @@ def _host_problems(trace: Trace, index: int, capture: HostCapture) -> Iterator[t
             "clock-inversion",
             f"{events} start before their launch: the clocks of host and GPU disagree, so launch delays cannot be trusted",
         )
+    if capture.stopped_ps:
+        yield "process-stopped", f"the process was stopped for {numbers.time(capture.stopped_ps)}"
     if capture.missing_steps:
         steps = numbers.plural(len(capture.missing_steps), "step")
         yield "missing-steps", f"{steps} recorded on other hosts and not on this one"

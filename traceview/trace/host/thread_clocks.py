@@ -1,5 +1,5 @@
 """Puts the clocks of the threads of a host on the clock of the trace: how long each ran, and how long it was ready without a core; and
-knows which line of the trace is which thread.
+knows which line of the trace is which thread, and when something stopped the process (docs/method.md, "Stops").
 
 The kernel counts both. `traceview capture` looks at them in rounds, a few milliseconds apart.
 """
@@ -12,12 +12,13 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.base.ids import unique_inverse
-from traceview.base.intervals import Int64Array
-from traceview.base.units import PS_PER_NS
+from traceview.base.intervals import Int64Array, union
+from traceview.base.units import PS_PER_NS, PS_PER_S
 from traceview.trace.columns import NONE
-from traceview.trace.model import Recording
+from traceview.trace.model import HostSteps, Recording, step_groups
 from traceview.trace.sidecar.sidecar import PythonThread
 
 FURTHEST_NS: Final = (1 << 62) // PS_PER_NS
@@ -95,6 +96,59 @@ def _of_host(recording: Recording, host: int) -> ThreadClocks | None:
         ran_ps=times.ran_ns[np.stack(row)] * PS_PER_NS,
         waited_ps=times.waited_ns[np.stack(row)] * PS_PER_NS,
     )
+
+
+# Stops
+
+LEAST_STOP_PS: Final = PS_PER_S
+"""Shorter ones stay in their steps; a choice of ours."""
+STOPPED: Final = "a process was stopped in it"
+
+
+def without_stops(
+    recording: Recording, steps_by_host: tuple[HostSteps, ...]
+) -> tuple[Recording, tuple[HostSteps, ...]]:
+    """The recording with the stops of its hosts, and the steps; those in which a host of their group was stopped are left out."""
+    stops = [_stops(recording, host) for host in range(len(recording.hosts))]
+    steps = list(steps_by_host)
+    for group in step_groups(recording.hosts) if any(stops) else ():
+        spans = np.array([span for host in group for span in stops[host] or ()], dtype=np.int64)
+        of_group = union(*spans.reshape(-1, 2).T)
+        for host in group:
+            stopped = [of_group.within(each.start_ps, each.end_ps) for each in steps[host].steps]
+            marked = (
+                replace(step, excluded=step.excluded or STOPPED) if ps else step
+                for step, ps in zip(steps[host].steps, stopped, strict=True)
+            )
+            steps[host] = replace(steps[host], steps=tuple(marked))
+    hosts = (replace(host, stops=of) for host, of in zip(recording.hosts, stops, strict=True))
+    return replace(recording, hosts=tuple(hosts)), tuple(steps)
+
+
+def _stops(recording: Recording, host: int) -> tuple[tuple[int, int], ...] | None:
+    """Where a round of samples came late by so much, and no round of clocks came meanwhile; None where one of them was not recorded.
+
+    A clock that moved shows a thread that ran, had no core, or waited for Python's lock: for that it wakes every few milliseconds.
+    """
+    info = recording.hosts[host]
+    samples, start_ns = info.captured.python, info.profile_start_ns
+    if samples is None or start_ns is None or info.captured.threads is None:
+        return None
+    found: list[tuple[int, int]] = []
+    late_ps = np.minimum(samples.late_ns, np.diff(samples.t_ns, prepend=0)) * PS_PER_NS
+    for row in np.flatnonzero(late_ps >= LEAST_STOP_PS).tolist():
+        clocks = recording.once(clocks_of_hosts)[host]
+        end_ps = min(int(samples.t_ns[row]) - start_ns, FURTHEST_NS) * PS_PER_NS + info.start_ps
+        span_ps = end_ps - int(late_ps[row]), end_ps
+        first, last = np.searchsorted(clocks.time_ps, span_ps).tolist()
+        near = np.clip(clocks.time_ps[max(first - 1, 0) : last + 1], *span_ps)
+        place = int(np.diff(near, append=near[-1]).argmax())
+        both = np.s_[..., max(first - 1, 0) + place : max(first - 1, 0) + place + 2]
+        ran_ps, waited_ps = np.diff(clocks.ran_ps[both]), np.diff(clocks.waited_ps[both])
+        begin, *_, end = near[place : place + 2].tolist()
+        if end - begin - int(ran_ps.sum()) - int(waited_ps.max(initial=0)) >= LEAST_STOP_PS:
+            found.append((begin, end))
+    return tuple(found) if (samples.late_ns >= 0).any() else None
 
 
 # Threads

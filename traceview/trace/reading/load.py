@@ -30,6 +30,7 @@ from traceview.trace.columns import (
     concatenated,
     concatenated_hosts,
 )
+from traceview.trace.host.thread_clocks import without_stops
 from traceview.trace.model import (
     MOST_DEVICES,
     TOO_MANY_DEVICES,
@@ -106,7 +107,7 @@ def _trace(
     aligned = align([part.recording.hosts[0] for part in parts])
     with stage("joining hosts"):
         by_starts, steps_by_starts = merged(parts, aligned)
-        recording, steps_by_host = on_one_clock(by_starts, steps_by_starts)
+        recording, steps_by_host = without_stops(*on_one_clock(by_starts, steps_by_starts))
     hangs = tuple(_hangs(run, problems))
     columns = asdict(recording) | {"hosts": with_detected_strategies(recording)}
     return Trace(
