@@ -2,8 +2,8 @@
 
     python scripts/capture_cost.py [hooks] [jax] [start] [graphs] [--rounds N] [--most-us 15]
 
-Needs an environment with TensorFlow (``tensorflow-cpu`` will do) and traceview, and JAX for ``jax``. Prints rows of the table
-in docs/capture.md: median and quartiles. Everything is measured with a capture and without one, in turn, so that both see
+Needs an environment with TensorFlow (``tensorflow-cpu`` will do) and traceview, and JAX for ``jax``. Prints medians, as in the
+table in docs/capture.md, and quartiles. Everything is measured with a capture and without one, in turn, so that both see
 the same load of the machine. The exit code is 1 if hooks cost a step more than ``--most-us``.
 
 - ``hooks``: TensorFlow's own work in a step takes a hundred times as long as the hooks, and varies by more than they
