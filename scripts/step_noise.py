@@ -101,11 +101,11 @@ def _levels(side: Side) -> list[Level | None]:
     return [step_level(steps) for steps in side]
 
 
-def row_of(pairs: Sequence[tuple[Side, Side]], spread: RunSpread) -> Row:
-    """What is said of these pairs, which have no change, and with the second side 8% slower."""
+def row_of(pairs: Sequence[tuple[Side, Side]], spread: RunSpread, slower_by: float = CHANGE) -> Row:
+    """What is said of these pairs, which have no change, and with the second side slower."""
     same = [change_of(before, after, spread) for before, after in pairs]
     slower = [
-        change_of(before, [steps * (1 + CHANGE) for steps in after], spread)
+        change_of(before, [steps * (1 + slower_by) for steps in after], spread)
         for before, after in pairs
     ]
 
@@ -118,7 +118,7 @@ def row_of(pairs: Sequence[tuple[Side, Side]], spread: RunSpread) -> Row:
     return Row(
         pairs=len(pairs),
         called=share(same, lambda row: row.direction != "none"),
-        held=share(slower, lambda row: (row.low or 0) <= CHANGE <= (row.high or 0)),
+        held=share(slower, lambda row: (row.low or 0) <= slower_by <= (row.high or 0)),
         shown=share(slower, lambda row: row.direction == "slower"),
         failed=share(same, says("fails")),
         open_=share(same, says("no_verdict")),
@@ -162,6 +162,8 @@ REAL: Final = (
     ("long", 1, 1),
     ("repeated", 1, 1),
     ("busy", 1, 1),
+    ("repeated", 2, 2),
+    ("busy", 2, 2),
     ("repeated", 2, 3),
     ("busy", 3, 3),
 )
@@ -171,6 +173,34 @@ REAL: Final = (
 def real_row(name: str, before: int, after: int) -> Row:
     """Recorded pairs with so many captures on the sides."""
     return row_of(list(real_pairs(recorded(RECORDED[name]), before, after)), REPLICA_SPREAD)
+
+
+DRAWN_CHANGE: Final = 0.3
+DRAWN: Final = (1, 2, 3, 5)
+"""Captures a side of drawn pairs: more than any program has recorded ones for."""
+
+
+def drawn_pairs(captures: int) -> list[tuple[Side, Side]]:
+    """Pairs with the recorded noise of each program: recorded captures, whose levels differ as these do, normally distributed."""
+    random = np.random.default_rng([20, captures])
+    pairs = []
+    for of_program in (
+        *recorded(RECORDED["repeated"]).values(),
+        *recorded(RECORDED["busy"]).values(),
+    ):
+        logarithms = [level.value for level in _levels(of_program) if level]
+        runs = [steps / math.exp(of) for steps, of in zip(of_program, logarithms, strict=True)]
+        spread = float(np.std(logarithms, ddof=1))
+        for _ in range(PAIRS // 5):
+            before, after = (
+                [
+                    runs[random.integers(len(runs))] * math.exp(random.normal(0, spread))
+                    for _ in side
+                ]
+                for side in (range(captures), range(captures))
+            )
+            pairs.append((before, after))
+    return pairs
 
 
 def run_spread(tables: Sequence[Captures]) -> RunSpread:
@@ -214,7 +244,7 @@ HEAD: Final = """\
 def main() -> None:
     """Print each row, and the table, which has the worst of all kinds of noise."""
     table = []
-    for captures in (1, 3):
+    for captures in (1, 2, 3, 5):
         for between in BETWEEN:
             rows = {noise.name: made_row(noise, between, captures) for noise in NOISES}
             for name, row in rows.items():
@@ -224,6 +254,9 @@ def main() -> None:
         kind = f"{name}, {before} and {after}"
         table.append(_line(kind, "as recorded", real_row(name, before, after)))
     print(HEAD, *table, sep="\n")
+    for captures in DRAWN:
+        row = row_of(drawn_pairs(captures), REPLICA_SPREAD, DRAWN_CHANGE)
+        print(_line(f"{captures}, drawn, {DRAWN_CHANGE:.0%} instead of 8%", "as recorded", row))
     spread = run_spread([recorded(RECORDED[name]) for name in ("repeated", "busy")])
     print(f"replicas differ by {spread.ratio:.1%}, worth {spread.degrees:.2f} degrees of freedom")
 

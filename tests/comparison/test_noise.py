@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scripts.step_noise import BETWEEN, NOISES, Noise
 from traceview.base.stats import Float64Array, block_length, student
 from traceview.comparison.noise import (
     CONFIDENCE,
+    DEVICE_SPREAD,
     REPLICA_SPREAD,
     Difference,
     Level,
@@ -42,16 +44,16 @@ def of_steps(
 @pytest.mark.parametrize(
     ("before", "after", "earlier", "half", "basis"),
     [
-        # Welch: variances 1/3 and 4/3 of the means, (5/3)² ÷ ((1/9 + 16/9) ÷ 2) degrees.
-        ((99, 100, 101), (118, 120, 122), (), student(0.95, 50 / 17) * (5 / 3) ** 0.5, "captures"),
-        # Student: one capture against three, whose variance is 1.
+        # Student: of both sides the squares are 2 and 8, with four degrees.
+        ((99, 100, 101), (118, 120, 122), (), student(0.95, 4) * (5 / 3) ** 0.5, "captures"),
+        # One capture against three, whose variance is 1.
         ((100,), (119, 120, 121), (), student(0.95, 2) * (4 / 3) ** 0.5, "captures"),
         ((100,), (120,), ((5, 6, 7),), student(0.95, 2) * 2**0.5, "earlier"),
         # Two groups of earlier runs have a degree less than one.
         ((100,), (120,), ((5, 7), (8, 10)), student(0.95, 2) * 2, "earlier"),
     ],
 )
-def test_runs_that_differ_are_the_noise(
+def test_runs_of_single_steps_that_differ_are_the_noise(
     before: tuple[float, ...],
     after: tuple[float, ...],
     earlier: tuple[tuple[float, ...], ...],
@@ -80,6 +82,62 @@ def test_what_is_assumed_of_runs_adds_to_the_noise_of_steps() -> None:
     assert both.chance < 0.05
     part = part_difference([Level(100.0, 0.0, 9)], [Level(120.0, 0.0, 9)], SPREAD)
     assert part.high == pytest.approx(20 + student(CONFIDENCE, 4) * 12 * 2**0.5)
+
+
+REPLICAS = RunSpread(ratio=2.0, degrees=1.5, is_of_replicas=True)
+
+
+@pytest.mark.parametrize("captures", [2, 3])
+def test_what_captures_show_is_added_to_what_is_assumed(captures: int) -> None:
+    before, after = (
+        [Level(value + distance, 4.0, 10) for distance in (-1.5, 1.5, 0)[:captures]]
+        for value in (100, 120)
+    )
+    degrees = 1.5 + 2 * captures - 2
+    of_runs = student(CONFIDENCE, round(degrees, 2)) ** 2 * (1.5 * 4 + 9) / degrees * 2 / captures
+    # Of three captures the squares have the noise of their steps.
+    of_steps = student(CONFIDENCE, 40) ** 2 * 4 if captures == 2 else 0
+    result = difference(before, after, REPLICAS)
+    assert result.high == pytest.approx(20 + math.sqrt(of_runs + of_steps), rel=1e-3)
+    assert result.basis == "captures"
+
+
+@pytest.mark.parametrize(("distance", "is_alone"), [(0.1, True), (9, False)])
+def test_of_devices_the_assumption_or_the_captures_alone_show_a_change(
+    distance: float, is_alone: bool
+) -> None:
+    chosen = RunSpread(ratio=2.0, degrees=4)
+    before, after = (
+        [Level(value - distance, 0.0, 10), Level(value + distance, 0.0, 10)] for value in (100, 120)
+    )
+    squares = 4 * distance**2
+    alone = student(0.975, 2) * math.sqrt(squares / 2)
+    both = student(0.975, 6) * math.sqrt((4 * 4 + squares) / 6)
+    result = difference(before, after, chosen)
+    assert (alone < both) == is_alone
+    assert result.high == pytest.approx(20 + min(alone, both), rel=1e-3)
+    assert result.chance is not None
+    assert (result.chance <= 0.05) == (result.direction != "none")
+
+
+@pytest.mark.parametrize("spread", [REPLICA_SPREAD, DEVICE_SPREAD])
+def test_one_more_capture_that_agrees_never_lengthens_the_interval(spread: RunSpread) -> None:
+    random = np.random.default_rng(7)
+    for captures in product(range(1, 6), repeat=2):
+        for between, of_steps in product((0.003, 0.03, 0.3), (0.0, 0.003, 0.05)):
+            sides = [
+                [Level(value, of_steps**2, 8) for value in random.normal(0, between, count)]
+                for count in captures
+            ]
+            before = difference(*sides, spread)
+            for place in range(2):
+                mean = float(np.mean([level.value for level in sides[place]]))
+                more = list(sides)
+                more[place] = [*sides[place], Level(mean, of_steps**2, 8)]
+                after = difference(*more, spread)
+                assert after.high is not None
+                assert before.high is not None
+                assert after.high - after.value <= before.high - before.value
 
 
 def test_the_typical_step_is_the_mean_without_the_slowest_third() -> None:
@@ -141,7 +199,7 @@ def test_of_many_differences_one_in_twenty_is_by_chance() -> None:
 # How often it is wrong: scripts/step_noise.py has all rows, docs/runs.md the table
 
 
-@pytest.mark.parametrize("captures", [1, 3])
+@pytest.mark.parametrize("captures", [1, 2, 3, 5])
 @pytest.mark.parametrize(
     ("noise", "between"), [(NOISES[0], 0.0), (NOISES[3], 0.03), (NOISES[5], 0.05)]
 )
@@ -151,7 +209,7 @@ def test_made_runs_are_rarely_called_changed(noise: Noise, between: float, captu
     assert row.called <= 0.05
     assert row.failed <= 0.05
     assert row.held >= 0.93
-    if captures == 3 and not between:
+    if captures >= 3 and not between:
         assert row.shown >= 0.8
         assert row.caught >= 0.8
 
@@ -162,6 +220,18 @@ def test_recorded_runs_are_rarely_called_changed(name: str, before: int, after: 
     assert row.pairs >= 29
     assert max(row.called, row.failed) <= 0.05
     assert row.held >= 0.93
+
+
+def test_more_captures_with_the_recorded_noise_show_more_and_are_as_rarely_called_changed() -> None:
+    shown = []
+    for captures in step_noise.DRAWN:
+        pairs = step_noise.drawn_pairs(captures)
+        row = step_noise.row_of(pairs, REPLICA_SPREAD, step_noise.DRAWN_CHANGE)
+        assert row.called <= 0.05
+        assert row.held >= 0.95
+        shown.append(row.shown)
+    for fewer, more in pairwise(shown):
+        assert more > fewer + 0.05
 
 
 def test_the_assumption_for_replicas_is_what_recorded_runs_show() -> None:

@@ -1,9 +1,9 @@
 """Estimates by how much a time changed between two sides of captures, with an interval that holds what steps cannot show.
 
 Everything that compares runs asks here: `compare`, `gate`, `history`, `watch` and `--scaling`. Steps of one capture do not
-show how the next run differs, so the interval is of runs: by how much the captures of a side differ, else earlier runs of
-the same job, else an assumption for their kind of device, together with the noise of the steps. How often it is wrong:
-docs/runs.md, "How often it is wrong"; definitions: docs/method.md, "Difference of step times".
+show how the next run differs, so the interval is of runs: an assumption for their kind of device, with what captures of a
+side and earlier runs of the same job show, and the noise of the steps (Smyth 2004). How often it is wrong: docs/runs.md,
+"How often it is wrong"; definitions: docs/method.md, "Difference of step times".
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ Basis: TypeAlias = Literal["captures", "earlier", "assumed", "none"]
 
 CONFIDENCE: Final = 0.95
 """Share of intervals that hold the true difference."""
+_SURER: Final = (1 + CONFIDENCE) / 2
+"""Of each of two intervals, of which either may show a change (Bonferroni)."""
 POWER: Final = 0.9
 """Share of the runs with a change of `least_shown` in which it is shown."""
 TOO_NOISY: Final = 0.1
@@ -48,14 +50,15 @@ class RunSpread(Struct, frozen=True):
     """The assumed spread of runs of one program without a change.
 
     `ratio`: standard deviation of their steps, as a share of the step. `degrees`: degrees of freedom that this knowledge is
-    worth; few make long intervals.
+    worth; few make long intervals. `is_of_replicas`: it is measured, and stays part of what several captures show.
     """
 
     ratio: float
     degrees: float
+    is_of_replicas: bool = False
 
 
-REPLICA_SPREAD: Final = RunSpread(ratio=0.056, degrees=1.32)
+REPLICA_SPREAD: Final = RunSpread(ratio=0.056, degrees=1.32, is_of_replicas=True)
 """Of replicas that share the cores of a CPU; `scripts.step_noise` estimates it from recorded runs."""
 DEVICE_SPREAD: Final = RunSpread(ratio=0.04, degrees=4)
 """Of GPUs and other accelerators: a choice of ours, with which single captures of runs that differ by up to 5% hold."""
@@ -149,33 +152,34 @@ def difference(
 ) -> Difference:
     """The difference of two sides, each with the level of one capture or more, in the unit of the levels, as is `spread`.
 
-    `earlier`: runs in groups without a change. `vary_alike`: both sides are of one series, so that Student's interval holds
-    for them, too. docs/method.md, "Difference of step times".
+    `earlier`: runs in groups without a change. `vary_alike`: both sides are of one series, long enough to do without an
+    assumption. docs/method.md, "Difference of step times".
     """
     sides = (before, after)
-    value = _mean(after) - _mean(before)
-    share = sum(1 / len(side) for side in sides)
-    if min(map(len, sides)) > 1 and not vary_alike:
-        spreads = [(_within([side]), len(side)) for side in sides]
-        parts = [(squares / free / count, free) for (squares, free), count in spreads]
-        return _interval(value, *_sum_of(parts), "captures")
-    given: tuple[Basis, ...] = ("captures", "earlier")
-    for basis, groups in zip(given, (sides, (*sides, *earlier)), strict=True):
-        squares, degrees = _within(groups)
-        if degrees >= ENOUGH_RUNS - 1:
-            return _interval(value, squares / degrees * share, degrees, basis)
-    squares, degrees = _within(sides)
+    value, share = _mean(after) - _mean(before), sum(1 / len(side) for side in sides)
+    squares, degrees = _within((*sides, *earlier))
+    has_noise, is_own = (free >= ENOUGH_RUNS - 1 for free in (degrees, _within(sides)[1]))
+    basis: Basis = "captures" if is_own else "earlier" if has_noise else "assumed"
+    shown = squares / max(degrees, 1) * share, degrees
+    levels = [(level, len(side)) for side in sides for level in side]
+    if (has_noise and vary_alike) or any(level.variance is None for level, _ in levels):
+        return _interval(value, *shown, basis) if has_noise else Difference(value)
+    of_steps = _sum_of([((of.variance or 0.0) / n**2, of.degrees) for of, n in levels])
+    if min(map(len, sides)) >= ENOUGH_RUNS:
+        of_steps = 0.0, 1.0  # The captures show it.
     known = spread.degrees + degrees
     of_runs = (spread.degrees * spread.ratio**2 + squares) / known * share, known
-    of_levels = []
-    for side in sides:
-        for level in side:
-            if level.variance is None:
-                return Difference(value)
-            of_levels.append((level.variance / len(side) ** 2, level.degrees))
-    of_steps = _sum_of(of_levels)
-    chance = _chance(value, *of_steps)
-    return replace(_interval(value, *_both(of_runs, of_steps), "assumed"), chance=chance)
+    made = _interval(value, *_both(of_runs, of_steps), basis)
+    if not has_noise:
+        return replace(made, chance=_chance(value, *of_steps))
+    if spread.is_of_replicas:
+        return made
+    surer = (
+        _interval(value, *shown, basis, _SURER),
+        _interval(value, *_both(of_runs, of_steps, _SURER), basis, _SURER),
+    )
+    made = min(surer, key=lambda row: row.high or 0.0)
+    return replace(made, chance=min(2 * (made.chance or 0.0), 1.0))
 
 
 def step_change(
@@ -246,20 +250,27 @@ def _sum_of(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return variance, max(variance**2 / squares, 1.0)
 
 
-def _both(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
+def _both(
+    runs: tuple[float, float], steps: tuple[float, float], confidence: float = CONFIDENCE
+) -> tuple[float, float]:
     """The variance and the degrees of freedom whose interval has the squares of both intervals together.
 
     Satterthwaite's interval of a sum would be shorter than that of what is known by few degrees of freedom alone.
     """
-    squares = [student(CONFIDENCE, round(free, 2)) ** 2 * of for of, free in (first, second)]
-    degrees = (first if squares[0] >= squares[1] else second)[1]
-    return sum(squares) / student(CONFIDENCE, round(degrees, 2)) ** 2, degrees
+    squares = [
+        student(inside, round(free, 2)) ** 2 * of
+        for (of, free), inside in ((runs, confidence), (steps, CONFIDENCE))
+    ]
+    degrees = (runs if squares[0] >= squares[1] else steps)[1]
+    return sum(squares) / student(confidence, round(degrees, 2)) ** 2, degrees
 
 
-def _interval(value: float, variance: float, degrees: float, basis: Basis) -> Difference:
+def _interval(
+    value: float, variance: float, degrees: float, basis: Basis, confidence: float = CONFIDENCE
+) -> Difference:
     # Rounded, for the cache.
     degrees = round(degrees, 2)
-    error, inside = math.sqrt(variance), student(CONFIDENCE, degrees)
+    error, inside = math.sqrt(variance), student(confidence, degrees)
     return Difference(
         value=value,
         low=value - inside * error,
