@@ -25,7 +25,7 @@ from traceview.analysis.measures.step_report import StepRow
 from traceview.analysis.rules.finding import Evidence
 from traceview.base.errors import ComparisonError
 from traceview.comparison.build import compare
-from traceview.comparison.document import screen_of, verdict_of
+from traceview.comparison.document import interval_words, screen_of, verdict_of
 from traceview.comparison.model import StateDifference
 from traceview.comparison.noise import RunSpread
 from traceview.comparison.sides import capture_steps, finding_differences
@@ -253,6 +253,15 @@ def test_ops_are_slower_new_gone_and_called_more_often() -> None:
     assert (rows["c"].before_calls, rows["c"].after_calls) == (1, 2)
 
 
+def test_an_op_that_takes_time_in_other_steps_beside_others_is_not_slower() -> None:
+    """Of ops that replicas run at once one takes the time, so that calls are 0.5 for each step and device."""
+    before, after = ops(op("a", ps=1000, count=10)), ops(op("a", ps=1400, count=20))
+    of_replicas = replace(EXACT, is_of_replicas=True)
+    for spread, status in ((EXACT, "slower"), (of_replicas, "same")):
+        (row,) = op_differences([before], [after], spread)
+        assert ((row.before_calls, row.after_calls), row.status) == ((0.5, 1), status)
+
+
 def test_of_many_ops_a_few_exclude_zero_by_chance() -> None:
     # Each has an interval that just excludes zero; among a hundred, five do so by chance.
     near = [op(f"op{number}", ps=1000, error=300.0) for number in range(95)]
@@ -384,9 +393,10 @@ def test_a_change_of_the_typical_step_is_said_to_be_one() -> None:
     ("before", "after", "words"),
     [
         (captures(100, 101), captures(100.1, 101.1), r"No clear change: .*would show a change of 0\.\d+% or more"),
-        (captures(100, 101)[:1], captures(104, 105)[:1], r"No verdict: .*One capture shows no change below \d+%"),
-        (captures(90, 91, factors=(0.9, 1, 1.1)), captures(100, 101, factors=(0.9, 1, 1.1)), r"No verdict: .*differ too much: they show no change below \d+%"),
-        (captures(1, 900)[:1], captures(800, 2)[:1], r"No verdict: .*One capture shows no change"),
+        (captures(100, 101)[:1], captures(104, 105)[:1], r"No verdict: .*One capture of a side cannot prove a change below \d+%"),
+        (captures(90, 91, factors=(0.9, 1, 1.1)), captures(100, 101, factors=(0.9, 1, 1.1)), r"No verdict: .*differ too much to prove a change below \d+%"),
+        (captures(1, 900)[:1], captures(800, 2)[:1], r"No verdict: .*One capture of a side cannot prove a change"),
+        (captures(80, 81, factors=(0.7, 1.3)), captures(100, 101, factors=(0.7, 1.3)), r"No verdict: .*differ too much to prove a change below .*: a third capture of each side may"),
         ([report(10)], [report(12)], r"No verdict: .*A single step on a side shows no noise: capture ten or more"),
     ],
 )  # fmt: skip
@@ -411,7 +421,56 @@ def test_a_large_difference_of_single_captures_is_probable_and_says_what_differs
     assert ("probably" in verdict) is bool(said)
     assert said in verdict
     if said:
-        assert verdict.endswith(". One capture a side cannot prove it")
+        assert verdict.endswith(". One capture of a side cannot prove it")
+
+
+def test_a_large_difference_between_any_two_captures_of_both_sides_is_probable() -> None:
+    before, after = captures(100, 101, factors=(0.7, 1.3)), captures(200, 202, factors=(0.7, 1.5))
+    verdict = compare(before, after).verdict
+    assert "probably slower" in verdict
+    assert verdict.endswith("differ too much to prove it: a third capture of each side may")
+    # One of each side is as long.
+    verdict = compare(before, captures(200, 202, factors=(0.6, 1.5))).verdict
+    assert verdict.startswith("No verdict: ")
+
+
+def test_a_comparison_begins_with_what_other_processes_took() -> None:
+    before, after = report(100, 101), of_run(report(10, 11), "after")
+    said = compare([before], [after]).verdict
+    busy = finding(code="other-processes", loss=loss(0.3, "no_core"))
+    for row, begin in (
+        (busy, "Other processes slowed the runs before. "),
+        (replace(busy, loss=loss(0.05, "no_core")), ""),
+        (replace(busy, sentences=("started",)), ""),
+    ):
+        verdict = compare([replace(before, findings=(row,))], [after]).verdict
+        assert verdict == begin + said
+    sides = [[replace(side, findings=(busy,))] for side in (before, after)]
+    assert compare(*sides).verdict.startswith("Other processes slowed the runs before and after. ")
+
+
+@pytest.mark.parametrize(
+    ("waits_ms", "reason"),
+    [(100, "the devices wait 100 ms less for a core"), (8, "the devices compute 10.0 ms less")],
+)
+def test_waits_for_a_core_are_work_only_where_the_work_changed_as_much(
+    waits_ms: int, reason: str
+) -> None:
+    def side(compute_ms: int, of_waits_ms: int, name: str) -> Report:
+        states = {"compute": compute_ms * MS, "no_core": of_waits_ms * MS, "input": MS}
+        return of_run(with_rows(*(step_of_states(n, states, "a") for n in range(6))), name)
+
+    verdict = compare([side(3, waits_ms + 1, "before")], [side(1, 1, "after")]).verdict
+    assert verdict.endswith(f", because {reason}")
+
+
+def test_the_interval_has_the_unit_of_the_change() -> None:
+    step = compare(captures(100, 101), captures(10, 11)).step
+    for low, words in ((-0.95, "1.7 to 20 times"), (-1.0, "1.7 to 1,000,000 times")):
+        words = f"95% interval {words}"
+        assert interval_words(replace(step, low_ratio=low, high_ratio=-0.4)) == words
+    step = replace(step, change_ratio=-0.47, low_ratio=-0.75, high_ratio=-0.1)
+    assert interval_words(step) == "95% interval 10–75%"
 
 
 def test_functions_without_a_name_are_told_by_their_lines() -> None:

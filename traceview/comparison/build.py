@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from math import floor
 from typing import Final
 
@@ -29,7 +30,7 @@ from traceview.comparison.model import (
     Condition,
     StepDifference,
 )
-from traceview.comparison.noise import ENOUGH, Level, RunSpread, run_spread_of
+from traceview.comparison.noise import ENOUGH, TOO_NOISY, Level, RunSpread, run_spread_of
 from traceview.comparison.sides import (
     SIDES,
     Side,
@@ -105,6 +106,18 @@ def _disturbances(report: Report) -> set[str]:
     )
 
 
+def _disturbed(*sides: Side) -> str:
+    """What the verdict begins with where captures lost much to other processes."""
+    much = [
+        name
+        for name, side in zip(SIDES, sides, strict=True)
+        for of in chain.from_iterable(report.findings for report in side.reports)
+        if of.code == OTHER_PROCESSES.code and "started" not in of.sentences
+        if of.loss and of.loss.gpu_time_ratio >= TOO_NOISY
+    ]
+    return f"Other processes slowed the runs {' and '.join(dict.fromkeys(much))}. " if much else ""
+
+
 Source = Trace | Report | str | Location
 """A report, or the source of one."""
 
@@ -176,7 +189,7 @@ def compare(
     elif different:
         verdict = verdict_on_different_work(made, different)
     else:
-        verdict = verdict_of(made)
+        verdict = _disturbed(old, new) + verdict_of(made)
     return replace(made, verdict=verdict)
 
 

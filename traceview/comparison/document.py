@@ -42,7 +42,7 @@ _WHOLE_SHARE: Final = 0.75
 _CHANGED_RATIO: Final = 0.02
 """Of the step: changes of this size are named where the step does not change."""
 _PROBABLE_RATIO: Final = 0.25
-"""Of the step before: a difference of single captures that is hardly chance, though nothing shows that; a choice of ours."""
+"""Of the step before: a difference between any two captures that is hardly chance, though nothing shows that; a choice of ours."""
 _DEVICE_SHARE: Final = 0.5
 """Of the largest difference of a device: a device with this much of it is named."""
 _OP_SHARE: Final = 0.5
@@ -61,10 +61,10 @@ def verdict_of(comparison: Comparison) -> str:
     times, gone = f"{_times(step)} per step", _gone(comparison)
     if step.direction not in ("slower", "faster"):
         shown, ratio = step.least_shown_ratio, step.change_ratio or 0.0
-        if step.basis == "assumed" and abs(ratio) >= _PROBABLE_RATIO:
+        if _is_probable(comparison):
             change = "faster" if ratio < 0 else "slower"
             differs = f": {reasons}" if reasons else ""
-            return f"{times}, probably {change}{differs}{gone}. One capture a side cannot prove it"
+            return f"{times}, probably {change}{differs}{gone}. {_unproved(comparison, 'it')}"
         verdict = "No verdict" if shown is None or shown >= TOO_NOISY else "No clear change"
         return f"{verdict}: {times}. {_least_shown(comparison)}{_changed_states(comparison)}{gone}"
     because = f", because {reasons}" if reasons else ""
@@ -75,6 +75,14 @@ def verdict_of(comparison: Comparison) -> str:
         return f"{ratio_words(step.change_ratio)}: {times} {how_sure}"
     change = ratio_words(step.typical_change_ratio or 0.0)
     return f"The typical step, without the slowest third, is {change}: mean {times} {how_sure}"
+
+
+def _is_probable(comparison: Comparison) -> bool:
+    """Whether the step differs much, and so between any two captures of both sides, though nothing shows the change."""
+    step, sides = comparison.step, (comparison.before, comparison.after)
+    before, after = ([run.step_ps for run in side] for side in sides)
+    is_large = abs(step.change_ratio or 0.0) >= _PROBABLE_RATIO and step.basis != "none"
+    return is_large and (max(before) < min(after) or max(after) < min(before))
 
 
 def verdict_on_one_run(comparison: Comparison) -> str:
@@ -114,7 +122,7 @@ def _is_in_times(ratio: float) -> bool:
 
 def _times_as(ratio: float) -> str:
     """How many times as long, or as fast where it is shorter."""
-    times = 1 + ratio if ratio > 0 else 1 / (1 + ratio)
+    times = 1 + ratio if ratio > 0 else 1 / max(1 + ratio, 1e-6)
     return f"{times:.2g}" if times < 99.5 else f"{times:,.0f}"
 
 
@@ -130,7 +138,7 @@ def interval_words(step: StepDifference) -> str:
     ratio = (step.change_ratio if step.is_mean_typical else step.typical_change_ratio) or 0.0
     low, high = step.low_ratio or 0.0, step.high_ratio or 0.0
     ends = sorted((low, high), key=abs)
-    if _is_in_times(ratio) and min(ends) > -1:
+    if _is_in_times(ratio):
         words = f"{_times_as(ends[0])} to {_times_as(ends[1])} times"
     else:
         least, most = (numbers.percent(abs(end)) for end in ends)
@@ -140,19 +148,24 @@ def interval_words(step: StepDifference) -> str:
 
 def _least_shown(comparison: Comparison) -> str:
     """Which change such runs show, and how to show a smaller one."""
-    shown, basis = comparison.step.least_shown_ratio, comparison.step.basis
+    shown = comparison.step.least_shown_ratio
     if shown is None:
         return "A single step on a side shows no noise: capture ten or more"
     if shown < TOO_NOISY:
         return f"These runs would show a change of {numbers.percent(shown)} or more"
-    captures = min(len(comparison.before), len(comparison.after))
-    # Where the noise is assumed, a limit of the comparison says so, with the advice.
-    more = f": {ENOUGH}" if captures < ENOUGH_RUNS and basis != "assumed" else ""
-    who = "One capture shows" if basis == "assumed" else "These runs differ too much: they show"
-    if shown >= SHOW_NOTHING:
-        return f"{who} no change{more}"
     least = f"{_times_as(shown)} times as long" if shown >= 1 else numbers.percent(shown)
-    return f"{who} no change below {least}{more}"
+    below = "" if shown >= SHOW_NOTHING else f" below {least}"
+    return _unproved(comparison, f"a change{below}")
+
+
+def _unproved(comparison: Comparison, what: str) -> str:
+    """What the captures cannot prove, and what may."""
+    # Where the noise is assumed, a limit of the comparison says so, with the advice.
+    if comparison.step.basis == "assumed":
+        return f"One capture of a side cannot prove {what}"
+    missing = ENOUGH_RUNS - min(len(comparison.before), len(comparison.after))
+    more = ": a third capture of each side may" if missing == 1 else f": {ENOUGH}"
+    return f"These runs differ too much to prove {what}{more if missing > 0 else ''}"
 
 
 def _changed_states(comparison: Comparison) -> str:
@@ -229,12 +242,14 @@ def _reasons(comparison: Comparison) -> list[str]:
 
 
 def _with_cores(changes: Sequence[_Change]) -> list[_Change]:
-    """The changes, of which one is of compute with its waits for a core, where these changed in step: they grow with the work."""
+    """The changes, of which one is of compute with its waits for a core, where these grow with the work: it changed in step."""
     compute, waits = (
         next((change for change in changes if change.state is state), None)
         for state in (State.COMPUTE, State.NO_CORE)
     )
     if compute is None or waits is None or 2 * _change_ratio(compute) < _change_ratio(waits):
+        return list(changes)
+    if abs(compute.ps) < _LEAST_REASON * abs(waits.ps):  # Little work: others had the cores.
         return list(changes)
     both = compute._replace(ps=compute.ps + waits.ps)
     return [both, *(change for change in changes if change not in (compute, waits))]
