@@ -183,7 +183,7 @@ DRAWN: Final = (1, 2, 3, 5)
 def drawn_pairs(captures: int) -> list[tuple[Side, Side]]:
     """Pairs with the recorded noise of each program: recorded captures, whose levels differ as these do, normally distributed."""
     random = np.random.default_rng([20, captures])
-    pairs = []
+    pairs: list[tuple[Side, Side]] = []
     for of_program in (
         *recorded(RECORDED["repeated"]).values(),
         *recorded(RECORDED["busy"]).values(),

@@ -129,12 +129,12 @@ def test_one_more_capture_that_agrees_never_lengthens_the_interval(spread: RunSp
                 [Level(value, of_steps**2, 8) for value in random.normal(0, between, count)]
                 for count in captures
             ]
-            before = difference(*sides, spread)
+            before = difference(sides[0], sides[1], spread)
             for place in range(2):
                 mean = float(np.mean([level.value for level in sides[place]]))
                 more = list(sides)
                 more[place] = [*sides[place], Level(mean, of_steps**2, 8)]
-                after = difference(*more, spread)
+                after = difference(more[0], more[1], spread)
                 assert after.high is not None
                 assert before.high is not None
                 assert after.high - after.value <= before.high - before.value

@@ -195,13 +195,12 @@ def step_change(
     if not old or not new:
         return None
     made = difference(old, new, spread, earlier, vary_alike=vary_alike)
-    return Difference(
+    return replace(
+        made,
         value=math.expm1(made.value),
         low=None if made.low is None else _share(made.low - _ROUNDING),
         high=None if made.high is None else _share(made.high + _ROUNDING),
         least_shown=None if made.least_shown is None else _share(made.least_shown),
-        chance=made.chance,
-        basis=made.basis,
     )
 
 
