@@ -160,25 +160,23 @@ def difference(
     squares, degrees = _within((*sides, *earlier))
     has_noise, is_own = (free >= ENOUGH_RUNS - 1 for free in (degrees, _within(sides)[1]))
     basis: Basis = "captures" if is_own else "earlier" if has_noise else "assumed"
-    shown = squares / max(degrees, 1) * share, degrees
+    shown: tuple[float, float] = squares / max(degrees, 1) * share, degrees
     levels = [(level, len(side)) for side in sides for level in side]
     if (has_noise and vary_alike) or any(level.variance is None for level, _ in levels):
-        return _interval(value, *shown, basis) if has_noise else Difference(value)
+        return _interval(value, basis, shown) if has_noise else Difference(value)
     of_steps = _sum_of([((of.variance or 0.0) / n**2, of.degrees) for of, n in levels])
     if min(map(len, sides)) >= ENOUGH_RUNS:
         of_steps = 0.0, 1.0  # The captures show it.
     known = spread.degrees + degrees
     of_runs = (spread.degrees * spread.ratio**2 + squares) / known * share, known
-    made = _interval(value, *_both(of_runs, of_steps), basis)
+    made = _interval(value, basis, of_runs, of_steps)
     if not has_noise:
         return replace(made, chance=_chance(value, *of_steps))
     if spread.is_of_replicas:
         return made
-    surer = (
-        _interval(value, *shown, basis, _SURER),
-        _interval(value, *_both(of_runs, of_steps, _SURER), basis, _SURER),
-    )
-    made = min(surer, key=lambda row: row.high or 0.0)
+    alone = _interval(value, basis, shown, confidence=_SURER)
+    both = _interval(value, basis, of_runs, of_steps, _SURER)
+    made = min(alone, both, key=lambda row: row.high or 0.0)
     return replace(made, chance=min(2 * (made.chance or 0.0), 1.0))
 
 
@@ -249,33 +247,32 @@ def _sum_of(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return variance, max(variance**2 / squares, 1.0)
 
 
-def _both(
-    runs: tuple[float, float], steps: tuple[float, float], confidence: float = CONFIDENCE
-) -> tuple[float, float]:
-    """The variance and the degrees of freedom whose interval has the squares of both intervals together.
+def _interval(
+    value: float,
+    basis: Basis,
+    runs: tuple[float, float],
+    steps: tuple[float, float] = (0.0, 1.0),
+    confidence: float = CONFIDENCE,
+) -> Difference:
+    """The interval with the squares of both intervals together, each of a variance with its degrees of freedom.
 
     Satterthwaite's interval of a sum would be shorter than that of what is known by few degrees of freedom alone.
     """
-    squares = [
-        student(inside, round(free, 2)) ** 2 * of
-        for (of, free), inside in ((runs, confidence), (steps, CONFIDENCE))
-    ]
-    degrees = (runs if squares[0] >= squares[1] else steps)[1]
-    return sum(squares) / student(confidence, round(degrees, 2)) ** 2, degrees
-
-
-def _interval(
-    value: float, variance: float, degrees: float, basis: Basis, confidence: float = CONFIDENCE
-) -> Difference:
     # Rounded, for the cache.
-    degrees = round(degrees, 2)
-    error, inside = math.sqrt(variance), student(confidence, degrees)
+    of_runs, of_steps = round(runs[1], 2), round(steps[1], 2)
+    squares = (
+        student(confidence, of_runs) ** 2 * runs[0],
+        student(CONFIDENCE, of_steps) ** 2 * steps[0],
+    )
+    degrees = of_runs if squares[0] >= squares[1] else of_steps
+    half = math.sqrt(sum(squares))
+    error = half / student(confidence, degrees)
     return Difference(
         value=value,
-        low=value - inside * error,
-        high=value + inside * error,
-        least_shown=(inside + student(2 * POWER - 1, degrees)) * error,
-        chance=_chance(value, variance, degrees),
+        low=value - half,
+        high=value + half,
+        least_shown=half + student(2 * POWER - 1, degrees) * error,
+        chance=_chance(value, error**2, degrees),
         basis=basis,
     )
 
