@@ -87,7 +87,7 @@ A, B = "float32[96,128]", "float32[64,128]"
         (A, B, f"{A} -> {B}", "Give batch one shape"),
         (A, "bfloat16[96,128]", f"{A} -> bfloat16[96,128]", "Give batch one dtype"),
         ("~float32[]", "float32[]", "~float32[] -> float32[]", "Give batch one dtype"),
-        (None, A, f"absent -> {A}", "Give each call batch, of zeros"),
+        (None, A, f"absent -> {A}", "Give each call batch, zeros or a default"),
         *(
             ({"static": "int"}, {"static": new}, f"static int -> static {new}", "Pass batch as an array")
             for new in ("int", "str")

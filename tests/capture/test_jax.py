@@ -199,7 +199,7 @@ CHANGES = {
     ),
     "by_type(w, data, None if number < 10 else 1.0)": (
         *("how", "absent -> ~float32[]"),
-        "Give each call the same shapes, dtypes and static arguments",
+        "Give each call how, zeros or a default",
     ),
     "jax.jit(lambda w, x: update(w, x))(w, data)": (
         *("", "<lambda>"),

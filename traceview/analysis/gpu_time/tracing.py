@@ -112,7 +112,7 @@ RETRACING: Final = Rule(
             "`out_shardings` of `jax.jit` sets that of results that the next step is given.",
         ),
         "jax-keys": (
-            "Give each call {argument}, of zeros where there is none: another set of arguments or keys compiles the function.",
+            "Give each call {argument}, zeros or a default where it has none: other arguments or keys compile the function anew.",
             "A mask, or a weight of 0, leaves it out of the sum.",
         ),
         "jax-function": (
