@@ -147,6 +147,21 @@ def of_keras(file: str, function: str) -> Line:
         ((SVD, CALLBACK), "on_train_batch_end", "Do it less often"),
         ((CONSTANT, CALLBACK), "on_train_batch_end", "Convert once before the loop"),
         (
+            (WAIT, ("queue.py", "get", 171, False), CALLBACK),
+            "on_train_batch_end",
+            "See what the other threads wait for in main",
+        ),
+        (
+            (
+                WAIT,
+                ("threading.py", "start", 969, False),
+                ("concurrent/futures/thread.py", "submit", 176, False),
+                CALLBACK,
+            ),
+            "on_train_batch_end",
+            "Start threads and processes once",
+        ),
+        (
             (SVD, of_keras("callbacks/model_checkpoint.py", "on_train_batch_end"), CALLBACK),
             "ModelCheckpoint.on_train_batch_end",
             "Let the callback",

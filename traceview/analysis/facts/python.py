@@ -83,6 +83,7 @@ FEED: Final = (
 OTHERS: Final = "another thread or process"
 """What helps a line that waits in a queue, and what it waits for."""
 _AWAITED_IN: Final = {
+    "starts": (" in start",),
     "iterator": ("in make_iterator", "in anonymous_iterator_v3"),
     "queue": ("queue.py", "threading.py", "multiprocessing/", "concurrent/futures/"),
     "network": ("socket.py", "ssl.py", "http/", "urllib/", "urllib3/", "requests/"),

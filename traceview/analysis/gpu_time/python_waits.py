@@ -38,6 +38,7 @@ from traceview.trace.host.state_timeline import complement, intersection, withou
 
 _NO_PYTHON: Final = {
     "waits": "That line waits most of the time: for work, a lock, a queue, a process, a file, the network or a timer.",
+    "starts": "That line starts threads or processes most of the time, and waits until they run.",
     "queue": "That line waits most of the time for what another thread or process makes.",
     "iterator": "That line makes an iterator of a data set most of the time: it opens all inputs anew.",
     "network": "That line waits for the network most of the time.",
@@ -55,6 +56,10 @@ _BESIDE: Final = {
 """What other threads do while the thread of the steps waits."""
 
 _AWAITED_ACTIONS: Final[dict[str, Advised]] = {
+    "starts": (
+        "Start threads and processes once, before the loop, and keep them: a pool, or workers that take from a queue.",
+        "A thread that starts another waits until it runs, beside all that has the cores.",
+    ),
     "queue": FEED,
     "beside": (
         "See what the other threads wait for in {beside}: more threads help only if they need not take turns there.",
@@ -103,6 +108,7 @@ _NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
 
 
 _AWAITED_WORDS: Final = {
+    "starts": "a thread or process to start",
     "queue": OTHERS,
     "network": "the network",
     "waits": "Python that itself waits",

@@ -440,7 +440,7 @@ class PythonLines:
         of_line: Counter[PythonFrame] = Counter()
         of_place: Counter[tuple[PythonFrame, PythonFrame, PythonState]] = Counter()
         for row, stack, time in zip(rows, self._samples.stack[rows].tolist(), times, strict=True):
-            frame, inner = self._line_of(stack), self._frame(self._samples.stacks[stack][0])
+            frame, inner = self._line_of(stack), self._inner_of(stack)
             of_function[frame.file, frame.function] += time
             of_line[frame] += time
             of_place[frame, inner, self._state(row)] += time
@@ -484,6 +484,12 @@ class PythonLines:
             named = next(filter(None, map(_of_keras, frames[-2::-1])), None)
             return replace(frames[-1], function=named) if named else frames[-1]
         return next((frame for frame in frames if frame.state != "waits"), frames[0])
+
+    def _inner_of(self, stack: int) -> PythonFrame:
+        """The innermost frame; where that waits, the first below the user's line that does not, or that was called from there."""
+        frames = [self._frame(number) for number in self._samples.stacks[stack]]
+        called = frames[:-1] if self._is_user[stack] and frames[0].state == "waits" else ()
+        return next((frame for frame in called if frame.state != "waits"), [frames[0], *called][-1])
 
     def _frame(self, number: int) -> PythonFrame:
         return self._samples.frames[number]
