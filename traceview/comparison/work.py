@@ -102,7 +102,7 @@ def _maker(reports: Sequence[Report]) -> Callable[[_Made], tuple[str, str]]:
     functions_of = Counter(
         layer for layer, function in {(part.layer, _function(part)) for part in parts} if function
     )
-    # A model that several functions apply is told by these.
+    # Work of a model that several functions apply is named by the function.
     whole = {_function(part) for part in parts if part.layer and functions_of[part.layer] > 1}
 
     def maker(row: _Made) -> tuple[str, str]:

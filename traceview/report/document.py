@@ -516,8 +516,8 @@ def _trust(report: Report, view: View) -> Iterator[Sentence]:
     worst_first = sorted(capture.problems, key=lambda p: (p.code not in causes, p.code in HARMLESS))
     problem = None if capture.quality == "ok" else next(iter(worst_first), None)
     rest = [one for one in capture.problems if one is not problem]
-    told = ("no-gpu-plane", "process-stopped")
-    texts = {one.code: one.text for one in reversed(rest) if one.code in told}
+    stated = ("no-gpu-plane", "process-stopped")
+    texts = {one.code: one.text for one in reversed(rest) if one.code in stated}
     words = "interrupted" if "process-stopped" in texts else "ok"
     if view.is_disturbed or profiler_factor(capture) >= PROFILER_FACTOR:
         words = "disturbed by other processes" if view.is_disturbed else "slowed by the profiler"
