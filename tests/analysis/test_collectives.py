@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.cuda_trace import NCCL_NAME, Ref, Stats
+from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace, Ref, Stats
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.collectives import all_reduce, layer_step
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
@@ -108,7 +108,9 @@ def test_arrays_that_get_another_sharding(
     assert found.action.startswith("Keep the sharding that the array has:") is is_known
 
 
-def of_program(folder: Path, *kernels: tuple[str, str, float]) -> Report:
+def of_program(
+    folder: Path, *kernels: tuple[str, str, float], module: ModuleWriter | None = None
+) -> Report:
     """Two GPUs that run instructions of a program one after the other: instruction, name of the kernel and milliseconds."""
     trace = new_trace()
     for step in marked_steps(trace):
@@ -117,7 +119,7 @@ def of_program(folder: Path, *kernels: tuple[str, str, float]) -> Report:
             for instruction, name, length in kernels:
                 step.kernel(ordinal, at, at + length, name=name, stats=in_program(instruction))
                 at += length
-    add_programs(trace.write(folder), {"jit_step(5)": exchanged()})
+    add_programs(trace.write(folder), {"jit_step(5)": module or exchanged()})
     return traceview.analyze(folder)
 
 
@@ -137,6 +139,19 @@ def test_what_devices_have_alike_before_they_exchange_it(
     assert (found.title if found else "") == title
     if found and name == "again":
         assert found.confidence == "high"
+
+
+@pytest.mark.parametrize(
+    ("copy_ms", "said"),
+    [
+        (0.6, "6.00 of 50.0 ms (12%) in exposed communication"),
+        (0.7, "6.70 of 50.0 ms (13%) in exposed communication, with the copies around it"),
+    ],
+)
+def test_copies_for_an_exchange_belong_to_it(copy_ms: float, said: str, tmp_path: Path) -> None:
+    kernels = ("own", "kernel", 20), ("ordered", "copy", copy_ms), ("gathered", NCCL_NAME, 6.0)
+    report = of_program(tmp_path, *kernels, module=exchanged(product_of="logits"))
+    assert findings(report)["collective-exposed"].title == f"Both GPUs spend {said}"
 
 
 @pytest.mark.parametrize(("length_ms", "is_told"), [(2.9, False), (3.0, True)])
@@ -163,6 +178,25 @@ def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
     one = findings(report)["collective-exposed"]
     assert (one.severity, one.confidence) == ("warning", "low")
     assert one.sentences[2] == "alone"
+
+
+def test_a_wait_of_one_host_costs_what_the_other_waits_for_it(tmp_path: Path) -> None:
+    """Of steps of 50 ms one host saves for 20, and the GPU of the other one is in their collective meanwhile."""
+    traces = []
+    for host, saves_ms in (("host0", 0), ("host1", 20)):
+        trace = CudaTrace(host, start_ns=PROFILE_START_NS, stop_ns=PROFILE_START_NS + 250_000_000)
+        for index, step in enumerate(marked_steps(trace)):
+            if saves_ms:
+                step.host("EagerLocalExecute: SaveV2", 0.1, saves_ms)
+            begin_ms = saves_ms + 0.1
+            step.kernel(0, begin_ms, begin_ms + 10, launch_ms=begin_ms)
+            all_reduce(step, [(begin_ms + 10, 35)], instance=100 + index, asked_ms=begin_ms + 0.5)
+        traces.append(trace)
+    found = the(analyzed(tmp_path, *traces), "checkpoint-stall")
+    assert found.title == (
+        "host1/GPU:0 waits 19.9 of 50.0 ms (40%) for checkpoints; meanwhile host0/GPU:0 waits"
+    )
+    assert loss_of(found).gpu_time_ratio == pytest.approx(0.4, abs=0.01)
 
 
 def test_rows_of_a_table_grow_with_the_batch(tmp_path: Path) -> None:

@@ -13,9 +13,11 @@ from scripts.scenarios.model import new_trace
 from tests.charts import HOST, MS
 from tests.reports import bare_report, environment, finding, full_report, loss, step
 from traceview.analysis.facts.selection import ReportWindow
+from traceview.analysis.gpu_time.host_wait_rules import D2H_SYNC
 from traceview.analysis.machine.capture import Quality
 from traceview.analysis.measures.device_report import Environment
 from traceview.analysis.rules.finding import Finding, FindingLoss
+from traceview.analysis.rules.sentences import shown_finding
 from traceview.document import markdown, screen
 from traceview.document.model import Finding as ShownFinding
 from traceview.document.model import Findings, Span
@@ -87,6 +89,22 @@ def test_what_other_processes_cost_counts_half(trace: Trace, share: float, leads
     assert (made.finding == "input-bound") == leads
     few = lost(0.09, "no_core", code="other-processes")
     assert verdict(trace, report, few, lost(0.08), no_core=0.09).finding == "other-processes"
+
+
+@pytest.mark.parametrize(("share", "leads"), [(0.26, False), (0.27, True)])
+def test_a_guess_counts_two_thirds(trace: Trace, share: float, leads: bool) -> None:
+    guess = lost(0.4, "communication", code="collective-exposed", confidence="low")
+    made = verdict(trace, healthy_capture(full_report()), guess, lost(share, confidence="high"))
+    assert (made.finding == "input-bound") == leads
+
+
+@pytest.mark.parametrize(("gain_ms", "is_explained"), [(44, False), (45, True)])
+def test_a_gain_far_above_its_loss_is_explained(gain_ms: int, is_explained: bool) -> None:
+    row = lost(0.4)
+    assert row.loss is not None
+    row = replace(row, loss=replace(row.loss, gain_ps_per_step=gain_ms * MS))
+    cost = shown_finding(1, row, D2H_SYNC).cost
+    assert cost.endswith("shorter, with what waits for it" if is_explained else "shorter")
 
 
 # The headline
