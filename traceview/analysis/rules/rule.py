@@ -402,11 +402,22 @@ def with_explained_inside(findings: Sequence[Finding], rules: Mapping[str, Rule]
 def _first_cause(place: int, findings: Sequence[Finding], rules: Mapping[str, Rule]) -> int:
     """The place of the finding that explains the one at `place`, and is not explained itself; `place` without any."""
     for other, cause in enumerate(findings):
-        if _is_named(findings[place], rules[cause.code].explains) and _share_a_device(
-            cause, findings[place]
+        is_explained = _is_named(findings[place], rules[cause.code].explains)
+        if _keeps_late(cause, findings[place]) or (
+            is_explained and _share_a_device(cause, findings[place])
         ):
             return _first_cause(other, findings, rules)
     return place
+
+
+def _keeps_late(cause: Finding, consequence: Finding) -> bool:
+    """Whether a finding holds what others wait for a device that starts late, which is one of those that it is about."""
+    late = {row.where for row in consequence.evidence}
+    return (
+        WAITING in cause.arguments
+        and _is_named(consequence, ("straggler-gpu/start",))
+        and not late.isdisjoint(cause.devices)
+    )
 
 
 def _is_named(finding: Finding, explained: Collection[str]) -> bool:
