@@ -77,12 +77,13 @@ EXPOSED: Final = Rule(
         "loop": "{who:spends/spend} {loss} in exchanges inside of a loop[, {line}]",
     },
     meaning=(
-        "Devices exchange data while they compute nothing. Two things count: transfers, which are the shortest time that any "
-        "device is in each collective, and the waits that all devices have in the collectives of a step, which one meeting per "
-        "step would avoid. Other waits for a late device are another state."
+        "Devices exchange data while they compute nothing. Transfers count, the shortest time that any device is in each "
+        "collective, and waits that all devices have in the collectives of a step, which one meeting per step would avoid. "
+        "Waiting for a late device is counted apart."
     ),
     notes={
         "loop": "The loop makes {count} per step.",
+        "copies": "Copies that only reorder arrays for these exchanges, or after them, count, too; bars count them as compute.",
         "calls": "Each step has {calls}.",
         "sent": "Each device sends {sent}.",
     },
@@ -300,7 +301,7 @@ def _is_on_cpu(context: Context) -> bool:
 
 
 _COPIES_RATIO: Final = 0.1
-"""Of a loss: copies of less are left out, so that it is that of the bar."""
+"""Of a loss: copies of less are left out, so that it is that of the bar; a choice of ours."""
 
 
 def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Finding | None:
@@ -319,7 +320,7 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
     copies = rows_of_labels(context, moved)
     duration_ps = context.ledger.columns.duration_ps
     if duration_ps[copies].sum() >= _COPIES_RATIO * duration_ps[rows | copies].sum():
-        rows, title = rows | copies, "copies"
+        rows, title, notes = rows | copies, "copies", ("copies", *notes)
     if in_loop := _per_step_in_loop(context):
         key, notes, title = "loop", ("loop", *notes), "loop"
         arguments["count"] = Number(in_loop, "collective")

@@ -282,8 +282,9 @@ PYTHON_THREAD: Final = Rule(
     },
     notes={
         "lock": (
-            "Only one thread at a time runs Python, and one that computes keeps the lock for 5 ms each time. The thread of the "
-            "step needs the lock after each call of TensorFlow and for its own Python, and waits."
+            "Only one thread at a time runs Python. One that computes keeps the lock for 5 ms each time, and native code that "
+            "does not release it, such as pickle, until it is done. The thread of the step needs the lock for its own Python and "
+            "after its calls of the framework, and waits."
         ),
         "awaited": "For most of that time the thread of the step waits for what the other one makes.",
         "cores": (

@@ -92,7 +92,7 @@ def text_phrase(text: str) -> Phrase:
 
 
 _MORE_RATIO: Final = 1.1
-"""Of a loss: a gain so far above it is explained."""
+"""Of a loss: a gain so far above it is explained; a choice of ours."""
 
 
 def _cost(finding: Finding, time: str) -> str:
