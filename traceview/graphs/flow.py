@@ -145,6 +145,14 @@ def reached(starts: Iterable[_Node], *edges: _Edges) -> set[_Node]:
     return found
 
 
+def _backwards(edges: _Edges) -> _Edges:
+    found: _Edges = {}
+    for node, following in edges.items():
+        for each in following:
+            found.setdefault(each, []).append(node)
+    return found
+
+
 class _Flow:
     """What ops read and wait for (`reads`), and who reads them (`users`). `sources`: what may differ from step to step, and whether
     that is any other state than the batch; `variables`: those that are handles, or only read one.
@@ -197,10 +205,7 @@ class _Flow:
 
     def _into_numbers(self) -> set[_Node]:
         """What ends in a number with a fraction, or in an op that keeps or writes one: of integers no gradient is taken."""
-        before: _Edges = {}
-        for node, users in self._after.items():
-            for user in users:
-                before.setdefault(user, []).append(node)
+        before = _backwards(self._after)
         results = {node: self.ops[node].outputs if node in self.ops else () for node in before}
         ends = results.keys() - self._after.keys()
         return reached(
@@ -450,11 +455,8 @@ class _Flow:
         """Those of some variables whose update a gradient reaches, also by way of what no gradient depends on, as moments; all where
         none is seen. A graph without gradients may be given them.
         """
-        before: _Edges = {}
-        for node, takers in self._takers.items():
-            for each in takers:
-                before.setdefault(each, []).append(node)
-        of_gradients = reached((each for each in self._reads if GRADIENT_SCOPE in each[1]), before)
+        gradients = (each for each in self._reads if GRADIENT_SCOPE in each[1])
+        of_gradients = reached(gradients, _backwards(self._takers))
         computing = {call.root for call, _ in of_gradients}
         given = (
             each for each in self.sources.keys() - self.variables if each[0].root not in computing

@@ -139,10 +139,6 @@ def _holds(start: Int64Array, end: Int64Array, moments: Int64Array) -> BoolArray
     return np.searchsorted(ordered, end) > np.searchsorted(ordered, start)
 
 
-_DISPATCH: Final = (State.HOST_OPS, State.LAUNCH, State.PYTHON, State.UNKNOWN)
-"""States in which a thread of the model has work, or may have, and records no op."""
-
-
 def ledger_of(context: Run) -> Ledger:
     """The ledger of the devices in the windows of a context."""
     with stage("ledger"):
@@ -345,7 +341,7 @@ def _recast_without_cores(
     if not ran.any():
         return
     columns = draft.columns
-    rows = draft.idle_in(_DISPATCH) if with_dispatch else np.zeros(columns.count, dtype=np.bool_)
+    rows = draft.idle_in(LOCKED) if with_dispatch else np.zeros(columns.count, dtype=np.bool_)
     if draft.kind == "replica":
         # On threads of the pipeline runs what a loop over a data set calls.
         launch = draft.trace.device_columns.launch[columns.event]

@@ -51,7 +51,7 @@ _HELD_RATIO: Final = 0.5
 """Of the time that a thread computes: the line of one that keeps the lock, or the step waiting, for less is that of all it computes."""
 
 LOCKED: Final = (State.UNKNOWN, State.PYTHON, State.HOST_OPS, State.LAUNCH)
-"""Causes of idle time that get longer while another thread keeps Python's lock."""
+"""States in which a thread of the model has work, or may have, and records no op: longer while another one keeps the lock, or the cores."""
 
 
 def lock_waits(context: Run, device: int) -> IntervalSet:
