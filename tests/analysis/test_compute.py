@@ -315,6 +315,21 @@ def test_what_an_instruction_of_jax_is(name: str, scope: str, title: str, tmp_pa
 
 
 @pytest.mark.parametrize(
+    ("exchange_ms", "action"), [(9.9, "Draw fewer"), (10.1, "Let each device")]
+)
+def test_numbers_that_take_longer_to_exchange_than_to_draw(
+    exchange_ms: float, action: str, tmp_path: Path
+) -> None:
+    module, scope = ModuleWriter(), "jit(f)/jit(_normal)/add"
+    module.add("add.1", "add", module.add("a", "parameter", F32), scope=scope, element=F32)
+    module.add("all-reduce.1", "all-reduce", 1, scope=scope, element=F32)
+    ops = [("add.1", "kernel", 10.0), ("all-reduce.1", "ncclDevKernel_AllReduce", exchange_ms)]
+    write_program(tmp_path, module, ops)
+    found = the(traceview.analyze(tmp_path), "costly-ops")
+    assert found.action.startswith(action)
+
+
+@pytest.mark.parametrize(
     ("opcode", "computation", "is_donated", "action"),
     [
         ("parameter", 1, False, "Donate what the step replaces"),

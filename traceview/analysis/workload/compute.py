@@ -422,7 +422,10 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     for known in BY_NAME:
         labels = labels_by_name(context, known) & ~(context.once(_misplaced_labels) | is_explained)
         rows, saved = needless(context, labels)
-        found = _of_ops(context, known.rule, labels, saved, key=known.key, also=rows)
+        action = f"exchanged-{known.key}"
+        if action not in known.rule.actions or not _is_mostly_exchange(context, labels, rows):
+            action = known.key
+        found = _of_ops(context, known.rule, labels, saved, key=known.key, also=rows, action=action)
         yield found
         is_free &= ~labels
         is_explained |= labels & (found is not None)
@@ -440,6 +443,12 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
             yield _optimizer(context, ops) if kind == OPTIMIZER else _side_work(context, kind, ops)
 
 
+def _is_mostly_exchange(context: Context, labels: BoolArray, rows: BoolArray) -> bool:
+    """Whether devices take longer to exchange what these ops compute than to compute it; `rows`: of both."""
+    own = rows_of_labels(context, labels)
+    return context.ledger.loss(rows).ps > 2 * context.ledger.loss(own).ps
+
+
 def _of_ops(
     context: Context,
     rule: Rule,
@@ -450,12 +459,13 @@ def _of_ops(
     key: str = "",
     devices: Collection[int] | None = None,
     also: BoolArray | bool = False,
+    action: str | None = None,
 ) -> Finding | None:
     """The finding about some ops, with the type and the line of those that take longest.
 
     `saved_ratio`: how much of their time is the loss, for the reason that `note` gives. `shown`: labels that the trace shows to
-    be such ops; where none of these took time, graphs of the capture do. `key`: of its title and action. `devices`: on which
-    they are such ops, by default all. `also`: further rows.
+    be such ops; where none of these took time, graphs of the capture do. `key`: of its title, and its action unless `action` is
+    another. `devices`: on which they are such ops, by default all. `also`: further rows.
     """
     if not labels.any():
         return None
@@ -476,7 +486,7 @@ def _of_ops(
         keeps_waiting=note in ("", "part", "gathered"),
         saved_ratio=saved_ratio,
         title=note or key,
-        action=key,
+        action=key if action is None else action,
         notes=tuple(dict.fromkeys((note, key))),
         evidence=_type_evidence(ops),
     )

@@ -481,6 +481,10 @@ COSTLY_OPS: Final = _rule(
             "Draw fewer numbers: one for each row and column instead of each element, or uniform instead of normal ones.",
             "Noise that may repeat can be drawn once for many steps.",
         ),
+        "exchanged-random": (
+            "Let each device draw its own part: `jax.config.update('jax_threefry_partitionable', True)`, as JAX does from 0.5 on.",
+            "Without it each device makes all numbers, or gathers them. The numbers are others than before.",
+        ),
         "images": (
             "Move it into the input pipeline, `dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)`.",
             "There it runs beside the step. Layers of Keras work there, too: `dataset.map(lambda x, y: (layer(x), y))`.",
