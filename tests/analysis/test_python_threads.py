@@ -25,6 +25,7 @@ THREADS: list[dict[str, Any]] = [
 STEP: Line = ("train.py", "<module>", 60, True)
 COUNT: Line = ("train.py", "count", 12, True)
 GET: Line = ("queue.py", "get", 171, False)
+PUT: Line = ("queue.py", "put", 140, False)
 _ROUNDS = 16
 """In each step."""
 
@@ -158,15 +159,18 @@ TAKE: Line = ("train.py", "take", 44, True)
 
 
 @pytest.mark.parametrize(
-    ("waits", "works", "code"),
+    ("at", "waits", "works", "said"),
     [
-        pytest.param(True, True, "python-thread", id="it makes what the step waits for"),
-        pytest.param(True, False, "python-stall", id="nobody works"),
-        pytest.param(False, True, "python-stall", id="the step runs Python itself"),
+        pytest.param(GET, True, True, "for what statistics makes", id="it makes what is awaited"),
+        pytest.param(
+            PUT, True, True, "for room in a queue, which statistics empties", id="it takes"
+        ),
+        pytest.param(GET, True, False, "", id="nobody works"),
+        pytest.param(GET, False, True, "", id="the step runs Python itself"),
     ],
 )
-def test_what_a_thread_makes_is_waited_for(
-    waits: bool, works: bool, code: str, tmp_path: Path
+def test_what_a_thread_makes_or_takes_is_waited_for(
+    at: Line, waits: bool, works: bool, said: str, tmp_path: Path
 ) -> None:
     """Eight steps of 100 ms. In the first 30 ms of each the thread of the steps is in a queue, and the other one computes."""
     trace = new_trace(length_ms=1000)
@@ -180,22 +184,22 @@ def test_what_a_thread_makes_is_waited_for(
         for number in range(99):
             at_ns = PROFILE_START_NS + round((step.start_ms + 1 + number) * 1e6)
             is_late = number < 29
-            stacks = ((GET, TAKE) if is_late else (STEP,)), (COUNT,)
+            stacks = ((at, TAKE) if is_late else (STEP,)), (COUNT,)
             for thread, is_at_work in enumerate((not (waits and is_late), works and is_late)):
                 used_us[thread] += 1000 * is_at_work
                 samples.append((at_ns, thread, stacks[thread]))
                 cpu_us.append(used_us[thread])
     write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS, cpu_us)})
     found = next(row for row in traceview.analyze(tmp_path).findings if row.loss)
-    assert found.code == code
+    assert found.code == ("python-thread" if said else "python-stall")
     if waits and not works:
         assert "another thread of the script waits in count, train.py:12" in found.explanation
         assert found.action.startswith("See what the other threads wait for in count, train.py:12")
         assert found.evidence[1].value == "queue.py:171 in get"
-    if code == "python-thread":
-        assert found.title == (
-            "GPU:0 waits 28.9 of 100 ms (29%) for what statistics makes in count, train.py:12"
-        )
+    if said:
+        title = f"GPU:0 waits 28.9 of 100 ms (29%) {said} in count, train.py:12"
+        assert found.title == title
+    assert ("into a full queue, take, train.py:44" in found.explanation) == (at is PUT)
 
 
 def samples_of(step: Step) -> Iterator[Sample]:

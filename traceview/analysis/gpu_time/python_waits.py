@@ -278,6 +278,7 @@ PYTHON_THREAD: Final = Rule(
     title="{who:waits/wait} {loss} for Python's lock, which {thread:keeps/keep}[ in {line}]",
     titles={
         "awaited": "{who:waits/wait} {loss} for what {thread:makes/make}[ in {line}]",
+        "full": "{who:waits/wait} {loss} for room in a queue, which {thread:empties/empty}[ in {line}]",
         "cores": "{who:loses/lose} {loss} to the core that {thread:takes/take}[ in {line}]",
     },
     notes={
@@ -287,6 +288,7 @@ PYTHON_THREAD: Final = Rule(
             "after its calls of the framework, and waits."
         ),
         "awaited": "For most of that time the thread of the step waits for what the other one makes.",
+        "full": "The thread of the step puts into a full queue, {beside}, and waits until the other one takes from it.",
         "cores": (
             "It computes without Python's lock, as NumPy does, but has a core that the step needs. The loss is what threads of "
             "the step, ready to run, waited for a core because of it, as the kernel counted."
@@ -307,6 +309,13 @@ PYTHON_THREAD: Final = Rule(
         "awaited": (
             "Make it in less time, with NumPy on whole arrays, or in several processes: `ProcessPoolExecutor().map(make, parts)`.",
             "One thread makes one after the other, and takes longer than a step. More threads share the lock.",
+        ),
+        "full": (
+            "Put less into the queue, or less often: `if step % 10 == 0: ...`; the thread that takes from it is slower than the step.",
+            (
+                "Several threads share what frees Python's lock, such as NumPy, gzip and files: two took 8.7 ms for what one took 10.2, "
+                "on two cores of which the step needs one; with every other step it took 6.5."
+            ),
         ),
         "cores": (
             "Compute less beside the training: less often, on a part of the data, or on another machine.",
@@ -519,21 +528,29 @@ def python_thread(waits: Waits) -> Finding | None:
     """Waits for other threads of the script: for the lock of Python that they keep, what they make, or the cores that they take."""
     context = waits.context
     threads = [
-        (thread, context.selection.windows[host].length_ps)
-        for host in context.idle.python
+        (thread, context.selection.windows[host].length_ps, python)
+        for host, python in context.idle.python.items()
         for thread in threads_at_work(context, host)
     ]
-    longest, _ = max(threads, key=lambda pair: max(pair[0].kept_ps, pair[0].awaited_ps))
+    longest, _, python = max(threads, key=lambda row: max(row[0].kept_ps, row[0].awaited_ps))
+    beside: dict[str, Argument] = {}
     key = "awaited" if longest.awaited_ps > longest.kept_ps else ""
-    metric, shares = "lock_kept_ratio", [(row, row.kept_ps / window) for row, window in threads]
+    if key and (at := python.lines.at(python.caller, longest.awaited.start, longest.awaited.end)):
+        key = "full" if str(at.inner or "").endswith(" in put") else key
+        beside = {"beside": Line(str(at))}
+    metric, shares = "lock_kept_ratio", [(row, row.kept_ps / window) for row, window, _ in threads]
     if _slows_ops(waits):
-        longest, window_ps = max(threads, key=lambda pair: pair[0].computed_ps)
+        longest, window_ps, _ = max(threads, key=lambda row: row[0].computed_ps)
         key, metric = "cores", "computed_ratio"
         shares = [(longest, longest.computed_ps / window_ps)]
     return PYTHON_THREAD.of_rows(
         context,
         waits.rows,
-        arguments={"thread": Names((longest.thread,), "thread"), "line": Line(longest.python.line)},
+        arguments={
+            "thread": Names((longest.thread,), "thread"),
+            "line": Line(longest.python.line),
+            **beside,
+        },
         confidence=("high", "cores" if key == "cores" else ""),
         takes_cores=key == "cores",
         evidence=(
