@@ -427,9 +427,38 @@ def test_functions_are_written_for_batches_where_each_element_is_quick(
         step.host(above, 0, whole_ms, {**made, **at_once})
         for place in range(count):
             given = {"id": 3, "parent_id": 2}
-            step.host(f"{above}::TensorSlice", place * each_ms, place * each_ms, given)
+            step.host(f"{above}::BatchV2", place * each_ms, place * each_ms, given)
+            # What is further back may come in smaller pieces.
+            for _ in range(16):
+                step.host(f"{above}::BatchV2::TensorSlice", 1, 1, {"id": 4, "parent_id": 3})
     action = bound_of(trace, tmp_path).action
     assert action.startswith("Batch before mapping") is is_quick
+
+
+@pytest.mark.parametrize(
+    ("stage", "decode_ms", "said"),
+    [
+        ("Map", 20, ": Map is too slow, most of it DecodeJpeg"),
+        ("Map", 19.9, ": Map is too slow"),
+        ("Generator", 20, ": Generator is too slow"),
+    ],
+)
+def test_the_op_that_takes_most_of_the_functions_is_named(
+    stage: str, decode_ms: float, said: str, tmp_path: Path
+) -> None:
+    trace = new_trace(length_ms=1000)
+    worker, executor = trace.thread("tf_data_map", 40), trace.thread("tf_Compute", 41)
+    for step in steps_of_100(trace):
+        step.host(WAIT, 0, 60)
+        step.host("Iterator::Root", 0, 60, {"id": 1})
+        step.host(f"Iterator::Root::{stage}", 0, 60, {"id": 2, "parent_id": 1}, thread=worker)
+        step.host("InstantiatedCapturedFunction::Run", 1, 55, {"id": 9}, thread=worker)
+        step.host("decode/DecodeJpeg:DecodeJpeg", 1, 1 + decode_ms, thread=worker)
+        step.host("resize/ResizeBilinear:ResizeBilinear", 30, 45, thread=worker)
+        step.host("crop/Slice:Slice", 50, 55, thread=worker)
+        step.host("FunctionRun", 60, 100)
+        step.host("replica_0/x:MatMul", 60, 100, thread=executor)
+    assert bound_of(trace, tmp_path).title.endswith(f"for input{said}")
 
 
 @pytest.mark.parametrize(

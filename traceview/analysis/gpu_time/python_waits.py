@@ -137,6 +137,19 @@ _USED_IN: Final = {
 """The line of a library that runs Python: of what reads files, or writes down what others read later, by its module or function."""
 
 
+_LOOK_FOR_IT: Final = "Look for logging, metrics and callbacks between the steps:"
+_UNSEEN_ACTIONS: Final = {
+    "unseen": (
+        f"{_LOOK_FOR_IT} no samples of Python, which would show the line, were recorded.",
+        "`traceview capture` records them, in a file beside the trace. What is not needed in each step, do less often: `if step % 100 == 0: log(...)`.",
+    ),
+    "unmet": (
+        f"{_LOOK_FOR_IT} no sample of Python met one of them.",
+        "Capture more steps. What is not needed in each step, do less often: `if step % 100 == 0: log(...)`.",
+    ),
+}
+"""Where no line is known."""
+
 _AHEAD_IN_A_THREAD: Final = "Do it less often: `if step % 100 == 0: log(...)`, or ahead in a thread: NumPy computes without Python's lock."
 
 CALLBACK_STALL: Final = Rule(
@@ -164,6 +177,9 @@ CALLBACK_STALL: Final = Rule(
     actions={
         **_NO_PYTHON_ACTIONS,
         **CONVERSIONS,
+        **{
+            prefix + key: texts for prefix in ("", "jax-") for key, texts in _UNSEEN_ACTIONS.items()
+        },
         "ops": (
             "Put the ops between steps into a graph: `@tf.function` on the function that runs them.",
             "That leaves little more than the time of the ops themselves. Or run them less often: `if step % 100 == 0: ...`",
@@ -454,8 +470,7 @@ def between_calls(waits: Waits) -> Finding | None:
             for metric, event in events.items()
             if event is not None
         ]
-    python = waits.context.idle.python.get(waits.host)
-    action = "sampled" if python is not None and python.is_sampled else ""
+    action = "sampled" if waits.is_sampled else ""
     return waits.finding(BETWEEN_CALLS, evidence=around, action=action, unsure="unseen")
 
 
@@ -482,12 +497,17 @@ def between_steps(waits: Waits) -> Finding | None:
         least = int(CALLBACK_STALL.limits["least_op_count"])
         evidence.append(Evidence("eager_ops_per_step", calls.count_per_step, least, ""))
     note, beside = _beside(waits, key)
+    action = _action(key, note)
+    if ops is not None and _INDEXES in ops[0].types:
+        action = "indices"
+    elif key == "unseen" and waits.is_sampled:
+        action = "unmet"
     return waits.finding(
         CALLBACK_STALL,
         arguments=arguments | beside,
         evidence=evidence,
         title=key if key in CALLBACK_STALL.titles else "",
-        action="indices" if ops is not None and _INDEXES in ops[0].types else _action(key, note),
+        action=action,
         notes=(key, note),
         unsure=_short(waits, CALLBACK_STALL),
     )

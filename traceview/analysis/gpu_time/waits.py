@@ -83,6 +83,12 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         return max(lost_ps, key=lambda device: lost_ps[device])
 
     @property
+    def is_sampled(self) -> bool:
+        """Whether samples of stacks were recorded on the host."""
+        python = self.context.idle.python.get(self.host)
+        return python is not None and python.is_sampled
+
+    @property
     def is_of_small_step(self) -> bool:
         """Whether a step loses much to what dispatch takes in any step: it is short without the profiler, or the loss is no longer
         than calling it and dispatching its ops takes wherever they are so many; not where most are tiny.
