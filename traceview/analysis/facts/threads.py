@@ -238,24 +238,14 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         return np.diff(self.clocks.ran_ps, axis=1).astype(np.float64)
 
     @cached_property
-    def _waited(self) -> Floats:
-        """How long each thread waited in each interval. The kernel counts a wait when it is over: one that is too long began before."""
-        waited = np.diff(self.clocks.waited_ps, axis=1).astype(np.float64)
-        # From the last interval back, what is more than there is time goes on to the one before.
-        more = np.cumsum((waited - np.maximum(self._span - self._ran, 0.0))[:, :0:-1], axis=1)
-        handed_on = more - np.minimum(np.minimum.accumulate(more, axis=1), 0.0)
-        waited[:, :0:-1] -= handed_on
-        waited[:, -2::-1] += handed_on
-        return waited
-
-    @cached_property
     def _ran_of_model(self) -> Floats:
         return self.ran_by(self.model)
 
     @cached_property
     def _wanted(self) -> Floats:
         """How long threads of the model ran or waited for a core, added up."""
-        result: Floats = self._ran_of_model + self._waited[list(self.model)].sum(axis=0)
+        ready_ps = self.clocks.ready_ps[list(self.model)].sum(axis=0)
+        result: Floats = self._ran_of_model + np.diff(ready_ps)
         return result
 
     @cached_property

@@ -536,7 +536,7 @@ class PythonLines:
             if clocks and (place := clocks.of_python(thread)) != NONE:
                 rows = self._rows_of(number)
                 times = np.stack((self.previous_ps[rows], self.time_ps[rows]))
-                before, until = np.interp(times, clocks.time_ps, clocks.waited_ps[place])
+                before, until = np.interp(times, clocks.time_ps, clocks.ready_ps[place])
                 ready_ps[rows] = until - before
         return ready_ps
 

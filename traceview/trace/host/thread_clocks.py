@@ -44,6 +44,21 @@ class ThreadClocks(Struct, frozen=True, eq=False, dict=True):
     waited_ps: Int64Array
 
     @cached_property
+    def ready_ps(self) -> Int64Array:
+        """How long each had waited for a core until each round, int64 `[threads, r]`: when, and not when the kernel counted it.
+
+        It counts a wait when that is over: what does not fit between two rounds, beside what the thread ran, began before.
+        """
+        waited_ps = np.diff(self.waited_ps, axis=1)
+        room_ps = np.maximum(np.diff(self.time_ps) - np.diff(self.ran_ps, axis=1), 0)
+        # From the last round back, what is more than there is time goes on to the one before.
+        more_ps = np.cumsum((waited_ps - room_ps)[:, :0:-1], axis=1)
+        handed_on = more_ps - np.minimum(np.minimum.accumulate(more_ps, axis=1), 0)
+        waited_ps[:, :0:-1] -= handed_on
+        waited_ps[:, -2::-1] += handed_on
+        return np.cumsum(np.concatenate((self.waited_ps[:, :1], waited_ps), axis=1), axis=1)
+
+    @cached_property
     def _place_of_id(self) -> dict[int, int]:
         of_threads = zip(self.idents, self.numbers, strict=True)
         return places_of_ids(
