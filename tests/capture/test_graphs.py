@@ -223,3 +223,10 @@ def test_without_the_map_the_function_is_known(
     origin = CodePlaces([Path("/home/me/job")]).origin_of(generated_code())
     assert (origin.file, origin.kind) == (SHOWN_FILE, "package")
     assert (origin.function, origin.line_of(2)) == ("train_step", 2)
+
+
+def test_a_function_without_a_name_has_that_of_the_one_around_it() -> None:
+    code = (number for number in ()).gi_code
+    origin = CodePlaces([Path(__file__).parent]).origin_of(code)
+    around = test_a_function_without_a_name_has_that_of_the_one_around_it.__name__
+    assert origin.function == (around if hasattr(code, "co_qualname") else "<genexpr>")

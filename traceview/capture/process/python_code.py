@@ -72,7 +72,7 @@ class CodePlaces:
 
     def origin_of(self, code: CodeType) -> Origin:
         """Where generated code comes from; code that a person wrote comes from itself."""
-        file, function = code.co_filename, code.co_name
+        file, function = code.co_filename, _name_of(code)
         # A path is made in 20 µs, and a sample of stacks meets dozens of functions for the first time.
         if not file.rpartition(os.sep)[2].startswith(_FILE):
             return Origin(*self._place(file), function)
@@ -99,6 +99,14 @@ class CodePlaces:
         if kind is None:
             return "user", Path(file).name
         return kind, inside
+
+
+def _name_of(code: CodeType) -> str:
+    """The name of a function; of a lambda or a comprehension that of the function around it, where Python knows that (from 3.11 on)."""
+    if not code.co_name.startswith("<") or code.co_name == "<module>":
+        return code.co_name
+    around = (name for name in getattr(code, "co_qualname", "").split(".") if name[:1] not in "<")
+    return next(reversed([*around]), code.co_name)
 
 
 def callers(frame: FrameType | None) -> Iterator[FrameType]:
