@@ -78,6 +78,24 @@ def test_exchanges_inside_a_loop_belong_behind_it(
     assert found.action.startswith("If the loop only adds up gradients") is is_loop
 
 
+@pytest.mark.parametrize(("runs", "is_loop"), [(1, True), (4, False)])
+def test_a_program_that_runs_for_each_array_is_no_loop(
+    runs: int, is_loop: bool, tmp_path: Path
+) -> None:
+    """A collective runs four times in a step; `runs`: how often the other instruction of its program does."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            for place in range(4):
+                at, stats = 2 + 8 * place, in_program("fusion.1")
+                if place < runs:
+                    step.kernel(ordinal, at, at + 4, op="XlaModule:", stats=stats)
+                stats = in_program("all-reduce.1")
+                step.kernel(ordinal, at + 4, at + 8, name=NCCL_NAME, op="XlaModule:", stats=stats)
+    found = findings(analyzed(tmp_path, trace))["collective-exposed"]
+    assert ("exchanges inside of a loop" in found.title) is is_loop
+
+
 @pytest.mark.parametrize("is_of_jax", [False, True])
 @pytest.mark.parametrize(
     ("name", "moves"),

@@ -25,8 +25,8 @@ from traceview.analysis.measures.op_work import line_of_rows, needless, rows_of_
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Line, Number, Quantity
-from traceview.base.ids import is_in, labels, unique_ids
-from traceview.base.intervals import BoolArray
+from traceview.base.ids import is_in, labels, unique_ids, unique_inverse
+from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.text import lazy_pattern
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -37,7 +37,7 @@ from traceview.trace.columns import NONE, UNKNOWN_BYTES
 from traceview.trace.device.op_names import OPTIMIZER_SCOPE, label_texts, op_labels, split_op
 from traceview.trace.device.table import Table, category, flag, texts, whole
 from traceview.trace.device.table import table as table_of_columns
-from traceview.trace.model import missing_tasks
+from traceview.trace.model import Trace, missing_tasks
 from traceview.trace.strategy.collectives import CollectiveKind
 
 _CHEAPER: Final = "Exchange gradients less often: a larger batch per replica, so that one exchange serves more examples."
@@ -68,7 +68,7 @@ EXPOSED: Final = Rule(
     # A choice of ours: as often an op of a loop runs in a step.
     limits={"turn_count": 4},
     starts_at=(
-        "{limit} of the GPU time in transfers of collectives, and in what all devices wait in those of a step, while nothing computes. A loop is named where most are of ops that run {turn_count} times in a step or more"
+        "{limit} of the GPU time in transfers of collectives, and in what all devices wait in those of a step, while nothing computes. A loop is named where most are of ops that run {turn_count} times in a step or more, and as often for each run of their program"
     ),
     title="{who:spends/spend} {loss} in exposed communication",
     titles={
@@ -385,10 +385,25 @@ def _per_step_in_loop(context: Context) -> int:
     of_step = labels(op, collectives.device, collectives.step)
     in_loop: BoolArray = known & (np.bincount(of_step)[of_step] >= EXPOSED.limits["turn_count"])
     in_loop &= collectives.kind != CollectiveKind.SEND_RECV
+    # A small program that runs for each of many arrays has no loop.
+    turns = context.trace.once(_turns_of_instructions)[instruction]
+    in_loop &= (instruction == NONE) | (turns >= EXPOSED.limits["turn_count"])
     time_ps = collectives.duration_ps
     if 2 * int(time_ps[in_loop].sum()) <= int(time_ps.sum()):
         return 0
     return per_step(context, in_loop)
+
+
+def _turns_of_instructions(trace: Trace) -> Int64Array:
+    """How often each instruction of XLA programs runs for each run of its program: that of its rarest one. The last is none."""
+    instruction = trace.device_columns.instruction
+    count = np.bincount(instruction[instruction != NONE], minlength=len(trace.instructions))
+    programs, program = unique_inverse(
+        np.array([hash(each.program) for each in trace.instructions], dtype=np.int64)
+    )
+    runs = np.full(programs.size, np.iinfo(np.int64).max)
+    np.minimum.at(runs, program[count > 0], count[count > 0])
+    return np.append(count // runs[program], 0)
 
 
 def _confidence(context: Context, result: CollectiveResult) -> tuple[Confidence, str]:
