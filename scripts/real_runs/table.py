@@ -1561,5 +1561,38 @@ PROGRAMS: Final = {
             _PYTHON,
             present={"callback-stall": 0.31, "python-stall": 0.31},
         ),
+        Program(
+            "loop_every_augmentation",
+            "the data set makes all nine augmentations of each batch, and takes one",
+            _INPUT,
+        ),
+        Program(
+            "loop_gathered_views_and_shared_state",
+            "each batch is mixed anew over four replicas, which gather all its views, and each measurement is kept in a dictionary of another process",
+            ("collective-exposed", "d2d-copies", "repeated-compute", *_PYTHON),
+            second=("collective-exposed", "d2d-copies", "repeated-compute", *_PYTHON),
+        ),
+        Program(
+            "loop_workers_shard_late",
+            "each of two workers takes its part of the data after it has been read, so that it reads that of both",
+            _INPUT,
+        ),
+        Program(
+            "loop_buffer_in_checkpoint",
+            "the checkpoint after every sixth step holds the iterator, too, and with it the buffer that shuffles",
+            ("checkpoint-stall",),
+            "mean",
+        ),
+        Program(
+            "loop_normalized_kernel_and_columns",
+            "the kernel of a recurrent cell is normalized again at each time, and batches take some of the columns of a file",
+            ("costly-ops", "batch-free-compute", "repeated-compute", *_PYTHON, *_INPUT),
+            second=("costly-ops", "batch-free-compute", "repeated-compute", *_PYTHON, *_INPUT),
+        ),
+        Program(
+            "loop_bound_to_one_core",
+            "the launcher binds the process of two replicas to one core",
+            ("serial-gpus", "other-processes"),
+        ),
     )
 }
