@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import tempfile
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -69,6 +70,9 @@ def main() -> None:
             noted(state, float(train_step(next(source))))
             clock.step_ended()
 
+    # The first run of a process takes longer, and the first that is recorded, too.
+    with tf.profiler.experimental.Profile(tempfile.mkdtemp()):
+        train(False, StepClock())
     run_blocks(train)
 
 

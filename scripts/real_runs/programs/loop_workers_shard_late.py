@@ -71,10 +71,15 @@ def main() -> None:
         for index in range(WORKERS)
     )
     variables = {name: value for name, value in os.environ.items() if name != "STEP_TIMES"}
-    other = subprocess.Popen([sys.executable, __file__], env={**variables, "TF_CONFIG": second})
     os.environ["TF_CONFIG"] = first
-    work()
-    other.wait()
+    with subprocess.Popen(
+        [sys.executable, __file__], env={**variables, "TF_CONFIG": second}
+    ) as other:
+        try:
+            work()
+        except BaseException:
+            other.kill()
+            raise
 
 
 if __name__ == "__main__":
