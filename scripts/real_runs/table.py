@@ -1561,5 +1561,66 @@ PROGRAMS: Final = {
             _PYTHON,
             present={"callback-stall": 0.31, "python-stall": 0.31},
         ),
+        Program(
+            "loop_every_augmentation",
+            "the data set makes all nine augmentations of each batch, and takes one",
+            _INPUT,
+            # One batch for all steps; without the sum.
+            present={"input-bound": 0.26, "collective-exposed": 0.15},
+        ),
+        Program(
+            "loop_gathered_views_and_shared_state",
+            "each batch is mixed anew over four replicas, which gather all its views, and each measurement is kept in a dictionary of another process",
+            ("collective-exposed", "d2d-copies", "repeated-compute", *_PYTHON),
+            second=("collective-exposed", "d2d-copies", "repeated-compute", *_PYTHON),
+            # Without averages; without the sum; one batch for all steps.
+            present={
+                "callback-stall": 0.04,
+                "python-stall": 0.04,
+                "collective-exposed": 0.125,
+                "input-bound": 0.09,
+            },
+        ),
+        Program(
+            "loop_workers_shard_late",
+            "each of two workers takes its part of the data after it has been read, so that it reads that of both",
+            _INPUT,
+            # One batch for all steps; without the sum.
+            present={"input-bound": 0.21, "collective-exposed": 0.13},
+        ),
+        Program(
+            "loop_buffer_in_checkpoint",
+            "the checkpoint after every sixth step holds the iterator, too, and with it the buffer that shuffles",
+            ("checkpoint-stall",),
+            "mean",
+            # Without checkpoints; without the sum; one batch for all steps.
+            present={
+                "checkpoint-stall": 0.17,
+                "collective-exposed": 0.07,
+                "callback-stall": 0.13,
+                "python-stall": 0.13,
+                "input-bound": 0.13,
+            },
+        ),
+        Program(
+            "loop_normalized_kernel_and_columns",
+            "the kernel of a recurrent cell is normalized again at each time, and batches take some of the columns of a file",
+            ("costly-ops", "batch-free-compute", "repeated-compute", *_PYTHON, *_INPUT),
+            second=("costly-ops", "batch-free-compute", "repeated-compute", *_PYTHON, *_INPUT),
+            # The same rows in all steps; without the sum; with the kernel as it is.
+            present={
+                "callback-stall": 0.06,
+                "python-stall": 0.06,
+                "input-bound": 0.06,
+                "collective-exposed": 0.06,
+                "costly-ops": 0.046,
+                "batch-free-compute": 0.046,
+            },
+        ),
+        Program(
+            "loop_bound_to_one_core",
+            "the launcher binds the process of two replicas to one core",
+            ("serial-gpus",),
+        ),
     )
 }
