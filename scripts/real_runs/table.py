@@ -1561,5 +1561,49 @@ PROGRAMS: Final = {
             _PYTHON,
             present={"callback-stall": 0.31, "python-stall": 0.31},
         ),
+        Program(
+            "fit_statistics_of_all",
+            "the mean and the deviation by which a batch is scaled are those of all readings, taken anew for each batch",
+            _INPUT,
+        ),
+        Program(
+            "fit_codebook_and_shared_table",
+            "distances to a codebook are taken from all differences, and a callback writes into the table of another process one by one",
+            ("costly-ops", *_PYTHON),
+            second=("costly-ops", *_PYTHON),
+        ),
+        Program(
+            "keras_jax_checked_shards",
+            "the checksum of a whole file is taken for each batch from it",
+            (*_INPUT, *_PYTHON),
+            present={"input-bound": 0.08, "callback-stall": 0.08, "python-stall": 0.08},
+        ),
+        Program(
+            "jax_gathered_per_part",
+            "weights, of which each device keeps a part, are gathered for each small batch, not once for all of them",
+            ("collective-exposed",),
+            # With the own part in the place of each other one.
+            present={"collective-exposed": 0.155},
+        ),
+        Program(
+            "jax_drawn_errors_and_checks",
+            "NumPy decomposes the covariance of errors whenever it draws some, and checks of every op of the step were left in",
+            ("costly-ops", "untrained-compute", *_PYTHON),
+            second=("costly-ops", "untrained-compute", *_PYTHON),
+            # One batch for all steps; the step by `shard_map`, without the mean.
+            present={"callback-stall": 0.29, "python-stall": 0.29, "collective-exposed": 0.11},
+        ),
+        Program(
+            "jax_pmap_first_device",
+            "batches are made arrays of the first device before `pmap`, which cuts and moves them from there",
+            ("h2d-exposed", "d2d-copies", "host-bound", "launch-bound", *_PYTHON),
+            # One batch that lies on the devices for all steps; without the mean.
+            present={
+                "callback-stall": 0.13,
+                "python-stall": 0.13,
+                "h2d-exposed": 0.13,
+                "collective-exposed": 0.1,
+            },
+        ),
     )
 }
