@@ -11,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 
-DEVICES, PARTS, ROWS, WIDTH, LAYERS = 4, 12, 16, 256, 6
+DEVICES, PARTS, ROWS, WIDTH, LAYERS = 4, 12, 20, 192, 6
 
 jax.config.update("jax_num_cpu_devices", DEVICES)
 mesh = Mesh(np.array(jax.devices()), ("data",))
