@@ -31,7 +31,7 @@ def batch_of(number: int, is_slow: bool) -> Any:
     """Readings with errors, which depend on each other, and without."""
     clean = readings[number % 4 * BATCH :][:BATCH]
     if is_slow:
-        errors = rng.multivariate_normal(np.zeros(SENSORS), covariance, BATCH)
+        errors: Any = rng.multivariate_normal(np.zeros(SENSORS), covariance, BATCH)
     else:
         errors = rng.standard_normal([BATCH, SENSORS], np.float32) @ factor.T
     return jax.device_put((clean + errors.astype(np.float32), clean), rows)

@@ -39,7 +39,7 @@ def loss_of(weights: Any, batch: dict[str, Any]) -> Any:
     return -jnp.mean(right * batch["shares"])
 
 
-@partial(jax.pmap, axis_name="data", donate_argnums=0)  # type: ignore[untyped-decorator]
+@partial(jax.pmap, axis_name="data", donate_argnums=0)
 def update(weights: Any, batch: dict[str, Any]) -> Any:
     loss, slopes = jax.value_and_grad(loss_of)(weights, batch)
     slopes = jax.lax.pmean(slopes, "data")
