@@ -1585,8 +1585,8 @@ PROGRAMS: Final = {
             "loop_workers_shard_late",
             "each of two workers takes its part of the data after it has been read, so that it reads that of both",
             _INPUT,
-            # One batch for all steps; without the sum.
-            present={"input-bound": 0.21, "collective-exposed": 0.13},
+            # One batch for all steps; that, and without the sum: the sum takes 76% of a step without input.
+            present={"input-bound": 0.21, "collective-exposed": 0.60},
         ),
         Program(
             "loop_buffer_in_checkpoint",
@@ -1605,8 +1605,8 @@ PROGRAMS: Final = {
         Program(
             "loop_normalized_kernel_and_columns",
             "the kernel of a recurrent cell is normalized again at each time, and batches take some of the columns of a file",
-            ("costly-ops", "batch-free-compute", "repeated-compute", *_PYTHON, *_INPUT),
-            second=("costly-ops", "batch-free-compute", "repeated-compute", *_PYTHON, *_INPUT),
+            ("costly-ops", "batch-free-compute", "constant-compute", *_PYTHON, *_INPUT),
+            second=("costly-ops", "batch-free-compute", "constant-compute", *_PYTHON, *_INPUT),
             # The same rows in all steps; without the sum; with the kernel as it is.
             present={
                 "callback-stall": 0.06,
@@ -1621,6 +1621,50 @@ PROGRAMS: Final = {
             "loop_bound_to_one_core",
             "the launcher binds the process of two replicas to one core",
             ("serial-gpus",),
+        ),
+        Program(
+            "fit_statistics_of_all",
+            "the mean and the deviation by which a batch is scaled are those of all readings, taken anew for each batch",
+            _INPUT,
+        ),
+        Program(
+            "fit_codebook_and_shared_table",
+            "distances to a codebook are taken from all differences, and a callback writes into the table of another process one by one",
+            ("costly-ops", *_PYTHON),
+            second=("costly-ops", *_PYTHON),
+        ),
+        Program(
+            "keras_jax_checked_shards",
+            "the checksum of a whole file is taken for each batch from it",
+            (*_INPUT, *_PYTHON),
+            present={"input-bound": 0.08, "callback-stall": 0.08, "python-stall": 0.08},
+        ),
+        Program(
+            "jax_gathered_per_part",
+            "weights, of which each device keeps a part, are gathered for each small batch, not once for all of them",
+            ("collective-exposed",),
+            # With the own part in the place of each other one; without `jax.checkpoint`.
+            present={"collective-exposed": 0.125, "rematerialization": 0.035},
+        ),
+        Program(
+            "jax_drawn_errors_and_checks",
+            "NumPy decomposes the covariance of errors whenever it draws some, and checks of every op of the step were left in",
+            ("costly-ops", "untrained-compute", *_PYTHON),
+            second=("costly-ops", "untrained-compute", *_PYTHON),
+            # One batch for all steps; the step by `shard_map`, without the mean.
+            present={"callback-stall": 0.29, "python-stall": 0.29, "collective-exposed": 0.11},
+        ),
+        Program(
+            "jax_pmap_first_device",
+            "batches are made arrays of the first device before `pmap`, which cuts and moves them from there",
+            ("h2d-exposed", "d2d-copies", "host-bound", "launch-bound", *_PYTHON),
+            # One batch that lies on the devices for all steps; without the mean.
+            present={
+                "callback-stall": 0.14,
+                "python-stall": 0.14,
+                "h2d-exposed": 0.14,
+                "collective-exposed": 0.12,
+            },
         ),
     )
 }
