@@ -107,6 +107,14 @@ def test_nobody_can_take_a_constant_out_of_gradients(
     assert bool(title_of(report, "constant-compute")) == is_one
 
 
+@pytest.mark.parametrize("calls", ["", "PartitionedCall_1/", "net/while/body/_12/"])
+def test_ops_inside_of_calls_and_loops_have_their_names_in_the_graph(
+    calls: str, tmp_path: Path
+) -> None:
+    report = ran(tmp_path, [(f"{calls}net/mul:Mul", 7)], constant_ops=["net/mul"])
+    assert title_of(report, "constant-compute").startswith("GPU:0 spends 7.00 of 50.0 ms (14%)")
+
+
 def test_the_name_of_a_layer_on_cpus_is_no_type(tmp_path: Path) -> None:
     trace = new_trace()
     for step in marked_steps(trace):

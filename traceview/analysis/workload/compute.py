@@ -78,6 +78,7 @@ from traceview.trace.device.op_names import (
     SideWork,
     event_phases,
     op_labels,
+    own_name,
     side_work_of,
 )
 from traceview.xplane.columns import C128, F64
@@ -293,13 +294,15 @@ _FIELDS: Final = (
 def _named_in_graphs(context: Context) -> dict[str, BoolArray]:
     """By field of `GraphValues` which labels are ops that the graphs of all hosts name that name some; an evaluator runs others."""
     trace, ops = context.trace, context.once(_op_of_label)
-    texts = {op: trace.names.text(op) or "" for op in unique_ids(ops).tolist()}
+    named_by = {
+        op: (trace.names.text(op) or "").rpartition(":")[0] for op in unique_ids(ops).tolist()
+    }
     found = {}
     for field in _FIELDS:
         every = (frozenset(getattr(host.captured.graphs, field)) for host in trace.hosts)
         named = list(filter(None, every))
         names = frozenset.intersection(*named) if named else frozenset()
-        chosen = [op for op, text in texts.items() if text.rpartition(":")[0] in names]
+        chosen = [op for op, name in named_by.items() if name in names or own_name(name) in names]
         found[field] = is_in(ops, chosen)
     if context.once(_assigns_eagerly):
         found["constant_ops"] &= ~found["fixed_ops"]

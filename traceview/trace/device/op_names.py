@@ -323,13 +323,13 @@ class GraphLines:
 def _names_of_op(name: str) -> Iterator[str]:
     """The names that an op may have in its graph, each before the scopes around it, and the loop or condition that made it."""
     yield f"/{_BRANCH.sub('', name)}"
-    own = _own_name(name)
+    own = own_name(name)
     yield own
     for scope in _scopes(own):
         yield from (f"{scope}/", scope)
 
 
-def _own_name(name: str) -> str:
+def own_name(name: str) -> str:
     """The name of an op in its graph, without the calls that lead to it."""
     call = _CALL.match(name)
     return name[call.end() :] if call else name
@@ -337,7 +337,7 @@ def _own_name(name: str) -> str:
 
 def _names_of_forward_op(parts: Sequence[str], mark: int) -> Iterator[str]:
     """The name of a gradient, and those of ops and scopes around it: calls lead to the scope of gradients at `mark`, the op follows."""
-    yield _own_name("/".join(parts))
+    yield own_name("/".join(parts))
     calls = _BRANCH.sub("", "".join(f"{part}/" for part in parts[:mark]))
     for scope in _scopes("/".join(parts[mark + 1 :])):
         op = _GRAD.sub("", scope)
