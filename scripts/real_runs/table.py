@@ -1620,7 +1620,7 @@ PROGRAMS: Final = {
         Program(
             "loop_bound_to_one_core",
             "the launcher binds the process of two replicas to one core",
-            ("serial-gpus",),
+            ("few-cores",),
         ),
         Program(
             "fit_statistics_of_all",

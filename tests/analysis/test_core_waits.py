@@ -261,3 +261,30 @@ def test_turns_save_no_more_than_the_cores_that_rest(
     facts = {"threads": clocks_group(loads, length_ms=1000), "cores": {"usable_count": 2}}
     finding = finding_of(analyzed(tmp_path, trace, sidecar=facts), "serial-gpus")
     assert lost_ms(finding) == pytest.approx(saved_ms, abs=1) if saved_ms else finding is None
+
+
+@pytest.mark.parametrize(
+    ("usable", "other_cores", "code"),
+    [
+        pytest.param(1, 0.0, "few-cores", id="it may use one of two cores"),
+        pytest.param(2, 0.0, None, id="it may use both"),
+        pytest.param(1, 0.12, "few-cores", id="others owe less than half"),
+        pytest.param(1, 0.16, "other-processes", id="others owe more"),
+    ],
+)
+def test_cores_that_the_process_may_not_use(
+    usable: int, other_cores: float, code: str | None, tmp_path: Path
+) -> None:
+    """Threads of the model run on 0.7 cores and want one, and no thread of another kind runs."""
+    loads = {CALLER: (0.1, 0.0), EXECUTOR: (0.6, 0.3)}
+    busy = round(70 + 100 * other_cores)
+    load = {"elapsed_ns": 100, "busy_ns": busy, "own_ns": 70, "cores": 2}
+    for each in ("few-cores", "other-processes"):
+        finding = found(tmp_path / each, loads=loads, load=load, cores=usable, code=each)
+        assert (finding is not None) is (each == code)
+        if finding is not None:
+            # The limit has its part of what others leave.
+            expected = 100 * (1 - (1 - other_cores) * (1 - (0.3 - other_cores)))
+            assert lost_ms(finding) == pytest.approx(expected, rel=0.03)
+            said = "the process may use 1 of 2 cores"
+            assert (said in finding.title) is (code == "few-cores")

@@ -143,6 +143,33 @@ def test_without_counters_nothing_is_added(
     assert group(tmp_path, monkeypatch, text, text) is None
 
 
+@pytest.mark.parametrize(
+    ("files", "count"),
+    [
+        ({}, 8),
+        ({"cpu.max": "max 100000"}, 8),
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "1600000 100000"}, 8),
+        ({"cpu.max": "lots"}, 8),
+        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 8),
+    ],
+)
+def test_the_cores_that_a_container_may_use(
+    files: dict[str, str], count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 8 that the affinity of the process allows."""
+    monkeypatch.setattr(processor_times, "_CGROUP", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="ascii")
+    sidecar, listener = Sidecar(), ProcessorTimesListener()
+    listener.opened(sidecar)
+    listener.closed(sidecar, tmp_path)
+    assert sidecar.groups["cores"] == {"usable_count": count}
+
+
 def write_process(folder: Path, pid: int, parent: int, ticks: int, name: str = "worker") -> None:
     """A process that ran for so long itself, and whose ended children did for one tick."""
     (folder / str(pid)).mkdir(exist_ok=True)

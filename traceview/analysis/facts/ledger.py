@@ -313,8 +313,8 @@ def _recast_held_by_threads(draft: Draft) -> None:
             guests = is_compute(draft.columns) & is_in(draft.columns.event, thread.guests)
             _recast_beside(draft, draft.python, np.flatnonzero(guests), by)
         if cores is not None and thread.number in cores.python:
-            ran = cores.ran_by((cores.python[thread.number],))
-            _recast_without_cores(draft, cores, ran, state, by)
+            owed = cores.owed_by(cores.ran_by((cores.python[thread.number],)))
+            _recast_without_cores(draft, cores, owed, state, by)
 
 
 def _recast_beside(draft: Draft, python: HostPython, rows: Int64Array, by: Causer) -> None:
@@ -328,17 +328,17 @@ def _recast_beside(draft: Draft, python: HostPython, rows: Int64Array, by: Cause
 def _recast_without_cores(
     draft: Draft,
     waits: CoreWaits,
-    ran: Floats,
+    owed: Floats,
     state: State,
     by: Causer = NOBODY,
     *,
     with_dispatch: bool = True,
 ) -> None:
-    """What a device loses because threads of the model wait for cores that others have, which `ran` in each interval.
+    """What a device loses because threads of the model wait for cores: the part in each interval that somebody owes.
 
     Of the ops of a replica, and of what comes between the ops or launches of any device.
     """
-    if not ran.any():
+    if not owed.any():
         return
     columns = draft.columns
     rows = draft.idle_in(LOCKED) if with_dispatch else np.zeros(columns.count, dtype=np.bool_)
@@ -348,7 +348,7 @@ def _recast_without_cores(
         is_launched = is_compute(columns) & (launch != NONE)
         rows |= is_launched & draft.trace.runs_model[draft.trace.host_columns.line[launch]]
     lost = np.zeros(columns.count, dtype=np.int64)
-    lost[rows] = waits.lost_to(ran, columns.start_ps[rows], columns.end_ps[rows])
+    lost[rows] = waits.lost_in(owed, columns.start_ps[rows], columns.end_ps[rows])
     draft.recast_ends(lost, state, by)
 
 
@@ -475,6 +475,7 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
         draft.recast(pipeline_python(context, host), LOCKED, State.INPUT)
     cores = core_waits(context, host)
     if cores is not None:
-        ran = cores.ran_by(cores.pipeline)
-        _recast_without_cores(draft, cores, ran, State.INPUT, with_dispatch=not is_locked)
-        _recast_without_cores(draft, cores, cores.ran_by_processes, State.NO_CORE)
+        owed = cores.owed_by(cores.ran_by(cores.pipeline))
+        _recast_without_cores(draft, cores, owed, State.INPUT, with_dispatch=not is_locked)
+        for owed in (cores.owed_by(cores.ran_by_processes), cores.owed_by_limit):
+            _recast_without_cores(draft, cores, owed, State.NO_CORE)

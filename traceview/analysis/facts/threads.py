@@ -174,7 +174,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class CoreWaits(Struct, frozen=True, eq=False, dict=True):
-    """Who waits for a core on one host, and who has it.
+    """Who waits for a core on one host, and who has it. `cores`: those that the process may use.
 
     `model`, `pipeline`, `python`: places of threads in the clocks, those of the model, those of the pipeline, and by the number of
     each sampled thread of the script. `at_work_ps`: how long the devices were in ops of replicas, or dispatch, added up, in each
@@ -183,19 +183,38 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
 
     clocks: ThreadClocks
     cores: int
+    machine_cores: int
     model: tuple[int, ...]
     pipeline: tuple[int, ...]
     python: Mapping[int, int]
     at_work_ps: Int64Array
     cores_beside: float
 
-    def lost_to(self, ran: Floats, start: Int64Array, end: Int64Array) -> Int64Array:
-        """What the model loses in each of some spans to others, which `ran` so long in each interval; picoseconds."""
-        lacks = 1.0 - self._ran_of_model / np.maximum(self._ran_alone, 1.0)
-        share = ran / np.maximum(self._ran_beside, 1.0)
-        owed = np.clip(lacks - self._alone, 0.0, 1.0) * share
-        most = ran / np.maximum(self._ran_alone, 1.0)
-        lost = np.where(self._ran_alone > 0, np.minimum(owed, most), 0.0) * self._span
+    def owed_by(self, ran: Floats) -> Floats:
+        """What part of its time the model loses in each interval to others, which `ran` so long in it."""
+        owed = (
+            np.clip(self._lacks - self._alone, 0.0, 1.0) * ran / np.maximum(self._ran_beside, 1.0)
+        )
+        result: Floats = np.minimum(owed, ran / np.maximum(self._ran_alone, 1.0))
+        return result
+
+    @property
+    def owed_by_limit(self) -> Floats:
+        """The same because the process may not use all cores: what it lacks, but what others owe."""
+        if self.cores >= self.machine_cores:
+            return np.zeros_like(self._span)
+        return np.maximum(self._lacks - self.owed_by(self._ran_beside), 0.0)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the model loses more to that limit than to other processes."""
+        owed = (self.owed_by_limit, self.owed_by(self.ran_by_processes))
+        to_limit, to_processes = (float((each * self._span).sum()) for each in owed)
+        return to_limit > to_processes
+
+    def lost_in(self, owed: Floats, start: Int64Array, end: Int64Array) -> Int64Array:
+        """What the model loses in each of some spans, by the part in each interval; picoseconds."""
+        lost = owed * self._span
         # Who sleeps meanwhile wants no core.
         times = self.clocks.time_ps
         in_spans = union(start, end).within(times[:-1], times[1:])
@@ -250,7 +269,7 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _ran_alone(self) -> Floats:
-        """What the threads of the model would run in each interval without others: all that they want, on all cores at most.
+        """What the threads of the model would run in each interval without others: all that they want, on all cores of the machine at most.
 
         Each device at work wants a core. Of what threads want beyond that only a part counts: one that waits for a core may leave
         its share of an op to another.
@@ -258,7 +277,14 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         ran, wanted = self._ran_of_model, self._wanted
         sure = np.minimum(wanted, np.maximum(ran, self.at_work_ps))
         wanted = sure + _SHARED_RATIO * (wanted - sure)
-        result: Floats = np.minimum(wanted, self.cores * self._span)
+        result: Floats = np.minimum(wanted, self.machine_cores * self._span)
+        return result
+
+    @property
+    def _lacks(self) -> Floats:
+        """The part of what threads of the model would run that they did not."""
+        lacks = 1.0 - self._ran_of_model / np.maximum(self._ran_alone, 1.0)
+        result: Floats = np.where(self._ran_alone > 0, lacks, 0.0)
         return result
 
     @cached_property
@@ -308,6 +334,7 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
     return CoreWaits(
         clocks=clocks,
         cores=cores,
+        machine_cores=max(trace.hosts[host].captured.load.cores or 0, cores),
         model=tuple(sorted(of_model)),
         pipeline=tuple(sorted(pipeline)),
         python=python,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from math import fsum
 from typing import Final
 
+from traceview.analysis.facts.threads import core_waits
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
@@ -470,6 +471,23 @@ OTHER_PROCESSES: Final = Rule(
     example="Both replicas lose 14.1 of 40.2 ms (35%) to other processes, which take 80% of the 2 cores",
 )
 
+FEW_CORES: Final = Rule(
+    code="few-cores",
+    title="{who:loses/lose} {loss} because the process may use {usable} of {cores}",
+    meaning=(
+        "Threads of the step were ready to run and had no core while others of the machine had nothing to do: ops on the CPU, dispatch "
+        "and launches took longer. The affinity of the process, or the quota of its container, allows no more."
+    ),
+    starts_at=(
+        "{limit} of the GPU time in which ops on CPU devices, dispatch or launches wait for cores, most of it for those that the process "
+        "may not use, by the clocks of the threads, which the capture reads on Linux"
+    ),
+    states=(State.NO_CORE,),
+    action="Give it more cores: the affinity that a launcher sets (`taskset`, Slurm's `--cpus-per-task`), or the container's CPU limit.",
+    reasons={"": "the kernel counts how long threads wait for a core"},
+    example="Both replicas lose 20.4 of 42.7 ms (48%) because the process may use 1 of 2 cores",
+)
+
 
 def _load_of(host: Host) -> tuple[float, float | None] | None:
     """The share of the cores that all other processes took, and of those that the job has started, where known; None without a load."""
@@ -485,7 +503,23 @@ def _load_of(host: Host) -> tuple[float, float | None] | None:
     return other_ratio, min(of_children, other_ratio)
 
 
-def other_processes(context: Context) -> Finding | None:
+def without_core(context: Context) -> Finding | None:
+    """What devices lose because threads have no core: by a limit of the process, or because other processes have them."""
+    hosts = [(core_waits(context, number), host) for number, host in enumerate(context.trace.hosts)]
+    limited = [(waits, host) for waits, host in hosts if waits is not None and waits.is_limited]
+    if not limited:
+        return _other_processes(context)
+    waits, host = min(limited, key=lambda of: of[0].cores)
+    cores = host.captured.load.cores or 0
+    return FEW_CORES.of_rows(
+        context,
+        context.ledger.rows(states=FEW_CORES.states),
+        arguments={"usable": Number(waits.cores), "cores": Number(cores, "core")},
+        keeps_waiting=True,
+    )
+
+
+def _other_processes(context: Context) -> Finding | None:
     """What devices lose because other processes have the cores, with the load of the host where they took most."""
     loads = [(load, host) for host in context.trace.hosts if (load := _load_of(host))]
     if not loads:

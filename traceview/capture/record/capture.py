@@ -119,9 +119,6 @@ class Capture:
         self._destination.prepare()
         launch, host = self.settings.launch, socket.gethostname()
         self.sidecar.add("process", {"pid": os.getpid(), "host": host, "launch": launch})
-        if hasattr(os, "sched_getaffinity"):
-            # A quota of a container does not show in it.
-            self.sidecar.add("cores", {"usable_count": len(os.sched_getaffinity(0))})
         self._write()
         for folder in self._destination.left_behind():
             if has_trace(folder):

@@ -22,6 +22,10 @@ from traceview.capture.sidecar.file import Sidecar, WindowListener
 INTERVAL_NS: Final = 4_000_000
 """The kernel brings the clock of a running thread up to date every 1 to 4 ms."""
 _PROC: Final = Path("/proc")
+_CGROUP: Final = Path("/sys/fs/cgroup")
+"""A container sees its own group there."""
+_QUOTAS: Final = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
+"""Microseconds of processor time in a period, and the period: of version 2, and of version 1."""
 _IDLE: Final = (3, 4)
 """Places of the times in which a core had nothing to do, or only waited for a disk."""
 _COUNTED: Final = 8
@@ -35,7 +39,9 @@ with suppress(ImportError):
 
 
 class ProcessorTimesListener(WindowListener):
-    """Adds the groups `load` and `threads`, where the system counts these times.
+    """Adds the groups `cores`, `load` and `threads`, where the system counts these times.
+
+    `cores` has those that the process may use as the window closes, by its affinity and the quota of its container, rounded up.
 
     `load` holds the time of all processes and of this one while the profile ran, and of those that this one has started, of which
     some may have ended, in a time that begins before: they are looked for where that is not recorded.
@@ -65,6 +71,8 @@ class ProcessorTimesListener(WindowListener):
         load = {f: now - then for f, now, then in zip(fields, _times(), self._begun, strict=False)}
         of_children = zip(_OF_CHILDREN, _of_children(), self._children, strict=False)
         children = {f: max(now - then, 0) for f, now, then in of_children}
+        if hasattr(os, "sched_getaffinity"):
+            sidecar.add("cores", {"usable_count": _usable_cores()})
         if load:
             sidecar.add("load", {**load, **children, "cores": os.cpu_count()})
         if rows:
@@ -77,6 +85,19 @@ class ProcessorTimesListener(WindowListener):
         """Stop where the profile failed."""
         if _CLOCKS is not None:
             _CLOCKS.stop()
+
+
+def _usable_cores() -> int:
+    """How many cores the process may use, by its affinity and the quota of its container, rounded up."""
+    count = len(os.sched_getaffinity(0))
+    for names in _QUOTAS:
+        with suppress(OSError, ValueError):
+            texts = ((_CGROUP / name).read_text("ascii") for name in names)
+            # "max" and -1 are none.
+            quota, period = map(int, " ".join(texts).split())
+            if quota > 0 and period > 0:
+                count = min(count, -(-quota // period))
+    return count
 
 
 def _times() -> tuple[int, ...]:

@@ -233,7 +233,7 @@ class ProcessorCores(Record, frozen=True):
     """Processor cores.
 
     Attributes:
-        usable_count: Cores that the process may run on; a quota of a container does not show in it.
+        usable_count: Cores that the process may use, by its affinity and the quota of its container.
     """
 
     usable_count: Integer | None
