@@ -226,7 +226,7 @@ def test_without_the_map_the_function_is_known(
 
 
 def test_a_function_without_a_name_has_that_of_the_one_around_it() -> None:
-    code = (number for number in ()).gi_code
+    code = (lambda: None).__code__
     origin = CodePlaces([Path(__file__).parent]).origin_of(code)
     around = test_a_function_without_a_name_has_that_of_the_one_around_it.__name__
-    assert origin.function == (around if hasattr(code, "co_qualname") else "<genexpr>")
+    assert origin.function == (around if hasattr(code, "co_qualname") else "<lambda>")

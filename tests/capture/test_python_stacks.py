@@ -289,10 +289,13 @@ def test_threads_that_run_or_wait_in_a_library_are_kept_and_those_that_serve_are
 
 
 def test_a_stack_ends_at_the_first_code_of_the_user() -> None:
-    rows = samples_of(window_around(lambda: json.dumps([list(range(50_000))] * 40, indent=1)))
+    def write() -> None:
+        json.dumps([list(range(50_000))] * 40, indent=1)
+
+    rows = samples_of(window_around(write))
     inside = [lines for _, _, lines in rows if "json/encoder.py" in lines[0]]
     assert inside
-    assert all(lines[-1].endswith("in <lambda>*") and HERE in lines[-1] for lines in inside)
+    assert all(lines[-1].endswith("in write*") and HERE in lines[-1] for lines in inside)
     assert all(not line.endswith("*") for lines in inside for line in lines[:-1])
 
 

@@ -37,7 +37,7 @@ from traceview.trace.columns import NONE, UNKNOWN_BYTES
 from traceview.trace.device.op_names import OPTIMIZER_SCOPE, label_texts, op_labels, split_op
 from traceview.trace.device.table import Table, category, flag, texts, whole
 from traceview.trace.device.table import table as table_of_columns
-from traceview.trace.model import Trace, missing_tasks
+from traceview.trace.model import Recording, missing_tasks
 from traceview.trace.strategy.collectives import CollectiveKind
 
 _CHEAPER: Final = "Exchange gradients less often: a larger batch per replica, so that one exchange serves more examples."
@@ -394,12 +394,12 @@ def _per_step_in_loop(context: Context) -> int:
     return per_step(context, in_loop)
 
 
-def _turns_of_instructions(trace: Trace) -> Int64Array:
+def _turns_of_instructions(recording: Recording) -> Int64Array:
     """How often each instruction of XLA programs runs for each run of its program: that of its rarest one. The last is none."""
-    instruction = trace.device_columns.instruction
-    count = np.bincount(instruction[instruction != NONE], minlength=len(trace.instructions))
+    instruction = recording.device_columns.instruction
+    count = np.bincount(instruction[instruction != NONE], minlength=len(recording.instructions))
     programs, program = unique_inverse(
-        np.array([hash(each.program) for each in trace.instructions], dtype=np.int64)
+        np.array([hash(each.program) for each in recording.instructions], dtype=np.int64)
     )
     runs = np.full(programs.size, np.iinfo(np.int64).max)
     np.minimum.at(runs, program[count > 0], count[count > 0])

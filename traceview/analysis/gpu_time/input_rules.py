@@ -454,14 +454,15 @@ class _Sentences:
             self.arguments["line"] = Line(self._python.line)
         if takes_cores:
             self._add_cores()
-        stage = self._function or (supply.slowest if supply else None)
-        if "stage" in self.arguments and stage and action_for(kind_of(stage.name)) in _MAPS:
-            self._name_op()
+        self._name_op()
 
     def _name_op(self) -> None:
-        """Name the type of op that takes most of the time of all ops of the pipeline."""
+        """Name the type of op that takes most of the time of all ops of the pipeline, if the stage that is named maps."""
         states = self._context.idle.states.get(self._host)
-        if states is None:
+        stage = self._function or (self._supply.slowest if self._supply else None)
+        if states is None or stage is None or "stage" not in self.arguments:
+            return
+        if action_for(kind_of(stage.name)) not in _MAPS:
             return
         trace, events = self._context.trace, self._context.trace.host_columns
         rows = states.pipeline_work
