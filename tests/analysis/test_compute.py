@@ -365,7 +365,7 @@ def test_the_advice_on_copies_is_by_what_is_copied(
     ("length_ms", "code", "said", "action"),
     [
         (5.9, "", "", ""),
-        (6.1, "untrained-compute", "on gradients of which only a norm is used: dot", "Leave gradients"),
+        (6.1, "untrained-compute", "on gradients of which only a norm or a check is used: dot", "Leave gradients"),
         (6.1, "optimizer-bound", "on updates that a where takes in some steps only", "Let tf.cond"),
     ],
 )  # fmt: skip

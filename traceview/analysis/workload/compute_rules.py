@@ -152,7 +152,7 @@ UNTRAINED: Final = _rule(
     code="untrained-compute",
     title="{who:spends/spend} {loss} on ops that train nothing[: {ops}][ in {line}]",
     titles={
-        "number": "{who:spends/spend} {loss} on gradients of which only a norm is used[: {ops}][ in {line}]",
+        "number": "{who:spends/spend} {loss} on gradients of which only a norm or a check is used[: {ops}][ in {line}]",
         "zeros": "{who:spends/spend} {loss} on gradients that are always 0[: {ops}][ in {line}]",
     },
     meaning="No update of a trained variable depends on these ops. They report something, or what they compute is not used.",
@@ -163,8 +163,8 @@ UNTRAINED: Final = _rule(
     ),
     actions={
         "number": (
-            "Leave gradients of what is not trained out of norms, as of those that clip: then XLA computes none of them.",
-            "Take `jax.grad` over the trained ones, with the others as another argument.",
+            "Leave gradients of what is not trained out of norms, as of those that clip, and checks, as of `checkify`, out of most steps.",
+            "Take `jax.grad` over the trained ones, with the others as another argument. What nothing reads XLA does not compute.",
         ),
         "zeros": (
             "Leave out losses that weigh 0, with the layers that only they need, and hand the optimizer only what has a gradient.",
@@ -172,7 +172,7 @@ UNTRAINED: Final = _rule(
         ),
     },
     notes={
-        "number": "The program makes a number of them, as of all gradients a norm, and drops them. What exchanges them counts, too.",
+        "number": "The program makes a number of them, as a norm of all gradients, or whether all are finite, and drops them. What exchanges them counts, too.",
         "zeros": "They compute gradients that are 0 whatever the batch is, exchange them, and update variables by them.",
     },
     limit=COSTLY_RATIO,
