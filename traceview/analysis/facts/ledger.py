@@ -425,9 +425,6 @@ _OF_A_LINE: Final = (State.PYTHON, State.BETWEEN, State.SYNC)
 _LEAST_OF_A_LINE_PS: Final = 100 * PS_PER_US
 """Samples come every millisecond or so, and say little of less."""
 
-_LONG_DISPATCH_PS: Final = 1000 * PS_PER_US
-"""A thread that is in one call for so long, before it has handed on any work, converts or copies what it was given."""
-
 
 def _enter_lines(draft: Draft) -> None:
     """Enter the line of Python that ran in long rows that are as long as one takes, where samples show it.
@@ -446,10 +443,7 @@ def _enter_lines_of(draft: Draft, python: HostPython) -> None:
     columns = draft.columns
     asked = is_among(columns, _OF_A_LINE) & (columns.duration_ps >= _LEAST_OF_A_LINE_PS)
     asked &= ~_follows_wait(columns)
-    # A thread has the number of its first line.
-    dispatches = (columns.state == State.HOST_OPS) & (columns.by_kind == By.THREAD)
-    dispatches &= (columns.by == draft.states.caller) & (columns.duration_ps >= _LONG_DISPATCH_PS)
-    rows = np.flatnonzero((asked | dispatches) & (columns.activity == IDLE))
+    rows = np.flatnonzero(asked & (columns.activity == IDLE))
     start = columns.start_ps[rows]
     spans = start, start + columns.duration_ps[rows], np.arange(rows.size)
     known = python.lines.in_each(python.caller, *spans, rows.size)
