@@ -25,10 +25,11 @@ from traceview.analysis.measures.step_report import StepRow
 from traceview.analysis.rules.finding import Evidence
 from traceview.base.errors import ComparisonError
 from traceview.comparison.build import compare
-from traceview.comparison.document import interval_words, screen_of, verdict_of
+from traceview.comparison.document import screen_of
 from traceview.comparison.model import StateDifference
 from traceview.comparison.noise import RunSpread
 from traceview.comparison.sides import capture_steps, finding_differences
+from traceview.comparison.verdict import interval_words, verdict_of
 from traceview.comparison.work import op_differences, part_differences
 from traceview.document.terminal import render_section
 from traceview.report.model import Report

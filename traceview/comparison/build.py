@@ -18,11 +18,6 @@ from traceview.base.errors import ComparisonError
 from traceview.base.location import Location
 from traceview.base.text import lazy_pattern
 from traceview.base.version import VERSION
-from traceview.comparison.document import (
-    verdict_of,
-    verdict_on_different_work,
-    verdict_on_one_run,
-)
 from traceview.comparison.model import (
     SCHEMA_VERSION,
     ComparedRun,
@@ -38,6 +33,11 @@ from traceview.comparison.sides import (
     device_differences,
     finding_differences,
     state_differences,
+)
+from traceview.comparison.verdict import (
+    verdict_of,
+    verdict_on_different_work,
+    verdict_on_one_run,
 )
 from traceview.comparison.work import op_differences, part_differences
 from traceview.document import numbers

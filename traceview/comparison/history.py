@@ -39,7 +39,6 @@ from traceview.base.record import (
 )
 from traceview.base.text import did_you_mean, enumerated, lazy_pattern
 from traceview.base.version import VERSION
-from traceview.comparison.document import ratio_words
 from traceview.comparison.noise import (
     CONFIDENCE,
     DEVICE_SPREAD,
@@ -54,6 +53,7 @@ from traceview.comparison.sides import (
     state_noise,
     step_time_ps,
 )
+from traceview.comparison.verdict import ratio_words
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown
