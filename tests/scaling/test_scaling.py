@@ -10,7 +10,6 @@ from tests.reports import bare_report, device, of_run, with_steps
 from traceview.base.errors import ComparisonError
 from traceview.comparison.scaling import growing, scaled_runs, scaling_section
 from traceview.document.terminal import render_section
-from traceview.report.build import analyze
 from traceview.report.model import Report
 
 
@@ -78,11 +77,3 @@ def test_runs_without_step_times_are_named() -> None:
 def test_one_number_of_devices_has_nothing_to_say(reports: tuple[Report, ...]) -> None:
     with pytest.raises(ComparisonError, match="two or more numbers of devices"):
         scaled_runs(reports)
-
-
-def test_recorded_runs_on_1_2_and_4_replicas(fixtures: object) -> None:
-    folder = str(fixtures)
-    names = ("plain-1", "custom-loop-2", "custom-loop-4")
-    result = scaled_runs([analyze(f"{folder}/{name}") for name in names])
-    assert [row.device_count for row in result.rows] == [1, 2, 4]
-    assert growing(result)[0] == "device_wait"
