@@ -9,8 +9,9 @@ import pytest
 
 from scripts.scenarios.pairs import CAPTURES, PAIRS
 from traceview.comparison.build import compare, reports_of
-from traceview.comparison.document import screen_of
+from traceview.comparison.document import document_of, screen_of
 from traceview.comparison.model import Comparison
+from traceview.document import numbers
 from traceview.document.terminal import render_section
 
 
@@ -55,4 +56,8 @@ def test_a_change_is_explained_with_its_size(
         near = 0.2 if name == "straggler_begun" else 0.05
         assert shown == pytest.approx(expected(name, pair.changes), rel=near)
     text = render_section(screen_of(comparison)[0], width=100, color=False)
-    golden(f"pairs/{name}.txt", text)
+    bars = (
+        f"{row.label}, {row.step_count} steps: {numbers.time(row.step_ps)}\n"
+        for row in document_of(comparison).summary.anatomy
+    )
+    golden(f"pairs/{name}.txt", f"{text}\n{''.join(bars)}")

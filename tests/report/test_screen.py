@@ -124,8 +124,15 @@ OTHERS: dict[str, Any] = {"code": "other-processes", "state": "no_core"}
 GUESS: dict[str, Any] = {"code": "collective-exposed", "state": "communication"}
 SMALL: dict[str, Any] = {"code": "host-bound", "state": "host_ops", "sentences": ("small", "small")}
 BLOCKING = finding(code="no-gpu-plane", severity="critical", title="no GPU recorded", loss=None)
+WITHOUT_COST = finding(code="few-steps", severity="warning", title="few steps", loss=None)
 VERDICTS: dict[str, tuple[list[Finding], dict[str, float]]] = {
     "critical without a cost comes first": ([lost(0.4), BLOCKING], {"input": 0.4}),
+    "critical with a smaller cost does not": (
+        [lost(0.2, code="host-bound", severity="critical"), lost(0.4)],
+        {"input": 0.6},
+    ),
+    "a warning without a cost": ([WITHOUT_COST], {"input": 0.02}),
+    "information without a cost": ([replace(WITHOUT_COST, severity="info")], {"input": 0.02}),
     "healthy": ([], {"input": 0.02}),
     "healthy, with its loss": ([], {"communication": 0.2}),
     "other processes cost twice as much": ([lost(0.4, **OTHERS), lost(0.19)], {"no_core": 0.4}),
