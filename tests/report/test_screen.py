@@ -102,7 +102,8 @@ def trace(tmp_path: Path) -> Trace:
 def lost(share: float, state: str = "input", **changes: Any) -> Finding:
     """A finding that costs this share of the GPU time."""
     loss = FindingLoss(int(share * 100) * MS, 100 * MS, share, share, 1, None, (state,))
-    return finding(**{"code": "input-bound", "severity": "warning", "loss": loss} | changes)
+    changes = {"code": "input-bound", "severity": "warning", "loss": loss} | changes
+    return finding(**{"title": f"the {changes['code']}"} | changes)
 
 
 def verdict(trace: Trace, report: Report, *findings: Finding, **shares: float) -> Verdict:
