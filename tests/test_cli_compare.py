@@ -12,7 +12,6 @@ from jsonschema import Draft202012Validator
 
 import traceview
 from scripts.scenarios import SCENARIOS
-from scripts.scenarios.model import marked_steps, new_trace
 from scripts.scenarios.pairs import PAIRS
 from tests.command import Command
 from tests.reports import of_run
@@ -125,17 +124,6 @@ def test_a_run_on_both_sides(
     assert "is on both sides, which hides a difference" in shared["limits"][0]
 
 
-def test_other_devices_are_refused_with_the_reason(command: Command, tmp_path: Path) -> None:
-    before, after = (str(side[0]) for side in PAIRS["gpu_gone"]().write(tmp_path))
-    done = command("compare", before, after)
-    assert (done.code, done.out) == (7, "")
-    assert done.err == (
-        "traceview: error: these runs cannot be compared (devices: 4 before, 3 after)\n"
-        "hint: --force compares them all the same\n"
-    )
-    assert command("compare", before, after, "--force").code == 0
-
-
 def test_runs_without_steps_are_refused(command: Command, tmp_path: Path) -> None:
     for name in ("plain", "no_steps"):
         SCENARIOS[name]().write(tmp_path / name)
@@ -176,24 +164,3 @@ def test_in_python(runs: tuple[str, str], tmp_path: Path) -> None:
     SCENARIOS["plain"]().write(tmp_path)
     with pytest.raises(traceview.ComparisonError, match="devices: 4 before, 1 after"):
         traceview.compare(before, tmp_path)
-
-
-def test_runs_on_other_numbers_of_devices_stand_beside_each_other(
-    command: Command, tmp_path: Path
-) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    for folder, count in ((one, 1), (two, 2)):
-        trace = new_trace()
-        for step in marked_steps(trace, count=4):
-            for gpu in range(count):
-                step.kernel(gpu, 5, 30, name="dense", op="dense:MatMul")
-        trace.write(folder)
-    done = command("compare", str(one), str(two), "--scaling")
-    assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("Scaling  2 devices are")
-    page = tmp_path / "scaling.html"
-    assert command("compare", str(one), str(two), "--scaling", "-o", str(page)).code == 0
-    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    rows = json.loads(command("compare", str(one), str(two), "--scaling", "--format", "json").out)
-    assert [row["device_count"] for row in rows["rows"]] == [1, 2]
-    assert command("compare", str(one), str(two), "--scaling", "--format", "markdown").code == 0

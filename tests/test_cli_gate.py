@@ -23,52 +23,6 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
 
 
-def test_the_exit_codes(command: Command, slow: str) -> None:
-    done = command("gate", slow, "--require", "step_time_ms <= 66")
-    assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("Gate passed: the condition holds.")
-    assert re.search(r"ok +step_time_ms <= 66 +65\.4 ms +<= 66\.0 ms *\n", done.out)
-    done = command("gate", slow, "--require", "step_time_ms <= 65")
-    assert done.code == 10
-    assert re.search(r"FAIL +step_time_ms <= 65 +65\.4 ms +<= 65\.0 ms *\n", done.out)
-    assert "What costs most: Both replicas wait 41.2 of 65.4 ms (63%) for input" in " ".join(
-        done.out.split()
-    )
-    done = command("gate", slow, "--require", "memory_peak_gb <= 300")
-    assert done.code == 7
-    assert "Its allocator was not recorded." in done.out
-
-
-def test_conditions_and_a_budget_together(command: Command, slow: str, tmp_path: Path) -> None:
-    (tmp_path / "budget.toml").write_text('require = ["finding:unused-gpu absent"]')
-    done = command(
-        *("gate", slow, "--budget", "budget.toml", "--require", "step_time_ms <= 66"),
-        *("--require", "state.input_ratio <= 5%", "--format", "json"),
-    )
-    data = json.loads(done.out)
-    assert (done.code, data["exit_code"], data["outcome"]) == (10, 10, "failed")
-    assert [row["condition"] for row in data["judgements"]] == [
-        "state.input_ratio <= 5%",
-        "finding:unused-gpu absent",
-        "step_time_ms <= 66",
-    ]
-    assert data["subject"]["name"] == slow
-    assert {row["where"] for row in data["judgements"][0]["rows"]} == {"replica:0", "replica:1"}
-
-
-def test_against_a_baseline(command: Command, slow: str, fixtures: Path, tmp_path: Path) -> None:
-    assert command("gate", slow, "--save", "main").code == 0
-    done = command("gate", slow, "--baseline", "main")
-    assert (done.code, "step_time:+5%" in done.out, "65.4 ms" in done.out) == (0, True, True)
-    assert command("gate", slow, "--baseline", slow).code == 0
-    done = command("gate", str(fixtures / "custom-loop-4"), "--baseline", "main")
-    assert done.code == 7
-    assert "The runs cannot be compared (devices: 2 before, 4 after" in " ".join(done.out.split())
-    done = command("gate", slow, "--baseline", "mian")
-    assert (done.code, done.out) == (3, "")
-    assert "hint: did you mean main?" in done.err
-
-
 def test_files(command: Command, slow: str, tmp_path: Path) -> None:
     asked = ("gate", slow, "--require", "step_time_ms <= 60", "--junit", "gate.xml")
     assert command(*asked, "-o", "gate.md").code == 10

@@ -59,18 +59,6 @@ def test_a_damaged_compressed_report_is_refused(
         load_report(path)
 
 
-def test_saving_and_showing(command: Command, fixtures: Path, folder: Path) -> None:
-    logs = str(fixtures / "slow-input-2")
-    done = command("gate", logs, "--save", "main")
-    assert (done.code, done.out) == (0, "")
-    assert done.err.startswith("traceview: saved .traceview/baselines/main (")
-    assert "(63%)" in command("analyze", str(folder / "main" / "1.json.gz")).out
-    assert "1 report" in command("history", str(folder)).out
-    done = command("gate", logs, "--save", "main")
-    assert (done.code, ".traceview/baselines/main/1.json.gz exists" in done.err) == (6, True)
-    assert command("gate", logs, "--save", "main", "--force").code == 0
-
-
 def test_a_baseline_of_several_captures(
     command: Command, fixtures: Path, folder: Path, tmp_path: Path
 ) -> None:

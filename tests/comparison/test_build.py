@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -25,10 +25,11 @@ from traceview.analysis.measures.step_report import StepRow
 from traceview.analysis.rules.finding import Evidence
 from traceview.base.errors import ComparisonError
 from traceview.comparison.build import compare
-from traceview.comparison.document import interval_words, screen_of, verdict_of
+from traceview.comparison.document import screen_of
 from traceview.comparison.model import StateDifference
 from traceview.comparison.noise import RunSpread
 from traceview.comparison.sides import capture_steps, finding_differences
+from traceview.comparison.verdict import interval_words, verdict_of
 from traceview.comparison.work import op_differences, part_differences
 from traceview.document.terminal import render_section
 from traceview.report.model import Report
@@ -43,8 +44,10 @@ def report(*lengths_ms: float, **results: Any) -> Report:
     made = with_steps(*lengths_ms)
     sums = full_report().results.ledger
     assert sums is not None
-    sums = replace(sums, devices=())
-    return replace(made, findings=(), results=replace(made.results, **{"ledger": sums} | results))
+    results = {"ledger": replace(sums, devices=())} | results
+    capture = replace(made.capture, quality="ok")
+    changed = replace(made.results, **results)
+    return replace(made, findings=(), capture=capture, results=changed)
 
 
 def in_environment(**groups: Any) -> Report:
@@ -351,117 +354,79 @@ def test_a_part_that_the_other_side_may_have_left_out_is_not_new() -> None:
 # Words
 
 
-def test_each_capture_has_its_step_and_what_disturbed_it() -> None:
-    calm, other = report(10, 12), of_run(report(30, 30), "other")
-    busy = replace(other, findings=(finding(code="other-processes"),))
-    comparison = compare([calm, busy], [of_run(calm, "after")])
-    assert [run.step_ps for run in comparison.before] == [11 * MS, 30 * MS]
-    said = (
-        "Other processes made steps longer in 1 of 2 captures before, which may be the difference."
-    )
-    text = render_section(screen_of(comparison)[0], width=200, color=False)
-    assert said in text
-    assert "4 steps, mean per capture 11.0 ms and 30.0 ms" in text
-    started = replace(busy, findings=(finding(code="other-processes", sentences=("started",)),))
-    assert not any("Other" in limit for limit in compare([calm, started], [calm]).limits)
-
-
 def captures(*lengths: float, factors: tuple[float, ...] = (0.999, 1.0, 1.001)) -> list[Report]:
     """Captures that differ by so much of steps of these lengths."""
     return [
-        of_run(report(*(factor * length for length in lengths)), f"run {factor} {sum(lengths)}")
+        of_run(report(*(factor * length for length in lengths)), f"run {factor} {sum(lengths):g}")
         for factor in factors
     ]
 
 
-def test_a_change_of_the_typical_step_is_said_to_be_one() -> None:
-    before = [100.0, 101, 102, 103, 104, 105, 106, 107, 108, 109]
-    after = [1.1 * length for length in before]
-    after[3] = after[7] = 900
-    slower = compare(captures(*before), captures(*after))
-    assert slower.verdict.startswith(
-        "The typical step, without the slowest third, is 11% slower: mean 104 → 272 ms per step (95%"
+def disturbed(made: Report, ratio: float | None, sentences: tuple[str, ...] = ()) -> Report:
+    """A capture in which other processes took this share of the GPU time."""
+    cost = None if ratio is None else loss(ratio, "no_core")
+    busy = finding(code="other-processes", loss=cost, sentences=sentences)
+    return replace(made, findings=(busy,))
+
+
+def waiting(compute_ms: int, waits_ms: int) -> Report:
+    """A capture whose steps compute and wait for a core for so long."""
+    states = {"compute": compute_ms * MS, "no_core": waits_ms * MS, "input": MS}
+    rows = (step_of_states(number, states, "a") for number in range(6))
+    return of_run(with_rows(*rows), f"run {compute_ms} {waits_ms}")
+
+
+STEPS = [100.0, 101, 102, 103, 104, 105, 106, 107, 108, 109]
+DISTURBED_STEPS = [900.0 if place in (3, 7) else 1.1 * ms for place, ms in enumerate(STEPS)]
+APART = (0.9, 1, 1.1)
+FAR_APART = (0.7, 1.3)
+SHORT, LONG = of_run(report(10, 11), "short"), of_run(report(100, 101), "long")
+SIDES: dict[str, tuple[list[Report], list[Report]]] = {
+    "no change": (captures(100, 101), captures(100.1, 101.1)),
+    "one capture of each side": (captures(100, 101)[:1], captures(104, 105)[:1]),
+    "captures that differ too much": (
+        captures(90, 91, factors=APART),
+        captures(100, 101, factors=APART),
+    ),
+    "a third capture may prove it": (
+        captures(80, 81, factors=FAR_APART),
+        captures(100, 101, factors=FAR_APART),
+    ),
+    "steps that show nothing": (captures(1, 900)[:1], captures(800, 2)[:1]),
+    "single steps": ([report(10)], [report(12)]),
+    "30% longer": ([SHORT], [of_run(report(13.0, 13.0), "other")]),
+    "more than a quarter longer": ([SHORT], [of_run(report(13.2, 13.2), "other")]),
+    "any two captures differ much": (
+        captures(100, 101, factors=FAR_APART),
+        captures(200, 202, factors=(0.7, 1.5)),
+    ),
+    "one of each side is as long": (
+        captures(100, 101, factors=FAR_APART),
+        captures(200, 202, factors=(0.6, 1.5)),
+    ),
+    "the typical step is slower": (captures(*STEPS), captures(*DISTURBED_STEPS)),
+    "the typical step is faster": (captures(*DISTURBED_STEPS), captures(*STEPS)),
+    "one of two captures is disturbed": (
+        [report(10, 12), disturbed(of_run(report(30, 30), "other"), None)],
+        [of_run(report(10, 12), "after")],
+    ),
+    "disturbed a little": ([disturbed(LONG, 0.05)], [SHORT]),
+    "disturbed much": ([disturbed(LONG, 0.3)], [SHORT]),
+    "both disturbed much": ([disturbed(LONG, 0.3)], [disturbed(SHORT, 0.3)]),
+    "disturbed by its own processes": ([disturbed(LONG, 0.3, ("started",))], [SHORT]),
+    "less work and as much less waits for a core": ([waiting(3, 9)], [waiting(1, 1)]),
+    "less waits for a core": ([waiting(3, 101)], [waiting(1, 1)]),
+}
+"""What is before and after, by what it is."""
+
+
+def test_what_is_said_of_two_sides(golden: Callable[[str, str], None]) -> None:
+    screens = (
+        render_section(screen_of(compare(*sides))[0], width=100, color=False)
+        for sides in SIDES.values()
     )
-    faster = compare(captures(*after), captures(*before))
-    assert faster.verdict.startswith(
-        "The typical step, without the slowest third, is 9.7% faster: mean 272 → 104 ms"
-    )
-    assert (faster.step.direction, faster.step.is_mean_typical) == ("faster", False)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "words"),
-    [
-        (captures(100, 101), captures(100.1, 101.1), r"No clear change: .*would show a change of 0\.\d+% or more"),
-        (captures(100, 101)[:1], captures(104, 105)[:1], r"No verdict: .*One capture of a side cannot prove a change below \d+%"),
-        (captures(90, 91, factors=(0.9, 1, 1.1)), captures(100, 101, factors=(0.9, 1, 1.1)), r"No verdict: .*differ too much to prove a change below \d+%"),
-        (captures(1, 900)[:1], captures(800, 2)[:1], r"No verdict: .*One capture of a side cannot prove a change"),
-        (captures(80, 81, factors=(0.7, 1.3)), captures(100, 101, factors=(0.7, 1.3)), r"No verdict: .*differ too much to prove a change below .*: a third capture of each side may"),
-        ([report(10)], [report(12)], r"No verdict: .*A single step on a side shows no noise: capture ten or more"),
-    ],
-)  # fmt: skip
-def test_where_no_change_is_shown_it_says_which_would_be(
-    before: list[Report], after: list[Report], words: str
-) -> None:
-    comparison = compare(before, after)
-    assert comparison.step.direction in ("none", "unknown")
-    assert re.fullmatch(words, comparison.verdict), comparison.verdict
-    is_assumed = comparison.step.basis == "assumed"
-    assert (comparison.verdict + " ".join(comparison.limits)).count("give 3 cap") == is_assumed
-
-
-@pytest.mark.parametrize(
-    ("ms", "said"), [(13.0, ""), (13.2, "probably slower: the devices compute")]
-)
-def test_a_large_difference_of_single_captures_is_probable_and_says_what_differs(
-    ms: float, said: str
-) -> None:
-    before, after = report(10, 11), of_run(report(ms, ms), "other")
-    verdict = compare([before], [after]).verdict
-    assert ("probably" in verdict) is bool(said)
-    assert said in verdict
-    if said:
-        assert verdict.endswith(". One capture of a side cannot prove it")
-
-
-def test_a_large_difference_between_any_two_captures_of_both_sides_is_probable() -> None:
-    before, after = captures(100, 101, factors=(0.7, 1.3)), captures(200, 202, factors=(0.7, 1.5))
-    verdict = compare(before, after).verdict
-    assert "probably slower" in verdict
-    assert verdict.endswith("differ too much to prove it: a third capture of each side may")
-    # One of each side is as long.
-    verdict = compare(before, captures(200, 202, factors=(0.6, 1.5))).verdict
-    assert verdict.startswith("No verdict: ")
-
-
-def test_a_comparison_begins_with_what_other_processes_took() -> None:
-    before, after = report(100, 101), of_run(report(10, 11), "after")
-    said = compare([before], [after]).verdict
-    busy = finding(code="other-processes", loss=loss(0.3, "no_core"))
-    for row, begin in (
-        (busy, "Other processes slowed the runs before. "),
-        (replace(busy, loss=loss(0.05, "no_core")), ""),
-        (replace(busy, sentences=("started",)), ""),
-    ):
-        verdict = compare([replace(before, findings=(row,))], [after]).verdict
-        assert verdict == begin + said
-    sides = [[replace(side, findings=(busy,))] for side in (before, after)]
-    assert compare(*sides).verdict.startswith("Other processes slowed the runs before and after. ")
-
-
-@pytest.mark.parametrize(
-    ("waits_ms", "reason"),
-    [(100, "the devices wait 100 ms less for a core"), (8, "the devices compute 10.0 ms less")],
-)
-def test_waits_for_a_core_are_work_only_where_the_work_changed_as_much(
-    waits_ms: int, reason: str
-) -> None:
-    def side(compute_ms: int, of_waits_ms: int, name: str) -> Report:
-        states = {"compute": compute_ms * MS, "no_core": of_waits_ms * MS, "input": MS}
-        return of_run(with_rows(*(step_of_states(n, states, "a") for n in range(6))), name)
-
-    verdict = compare([side(3, waits_ms + 1, "before")], [side(1, 1, "after")]).verdict
-    assert verdict.endswith(f", because {reason}")
+    texts = (f"# {name}\n\n{shown}" for name, shown in zip(SIDES, screens, strict=True))
+    golden("comparisons.txt", "\n".join(texts))
 
 
 def test_the_interval_has_the_unit_of_the_change() -> None:

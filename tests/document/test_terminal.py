@@ -26,7 +26,7 @@ from traceview.document.model import (
     notes,
     table,
 )
-from traceview.document.page import Page, Text, joined
+from traceview.document.page import Page
 from traceview.document.screen import render, render_screen
 from traceview.document.terminal import render_section, strip_lines
 from traceview.document.vocabulary import STATES
@@ -139,33 +139,6 @@ def test_wide_names_leave_room() -> None:
     assert strip.count("█") >= 12
 
 
-# Text with a style
-
-
-STRIP = Text((("##", "green"), ("?", "dim"), ("?", "dim"), (" a b ", ""), ("c", "bold red cyan")))
-
-
-def test_parts_of_one_style_are_one_sequence_and_the_last_colour_holds() -> None:
-    shown = "\x1b[32m##\x1b[0m\x1b[2m??\x1b[0m a b \x1b[1;36mc\x1b[0m"
-    assert STRIP.rendered(color=True) == shown
-    assert STRIP.rendered(color=False) == "##?? a b c"
-
-
-def test_blanks_at_the_end_are_not_written() -> None:
-    text = joined([Text.of("a"), Text.of(" b ", "bright_red"), Text.of("  ")])
-    assert text.rendered(color=True) == "a\x1b[91m b\x1b[0m"
-    assert text.rendered(color=False) == "a b"
-
-
-def test_pieces_keep_their_styles() -> None:
-    assert [piece.parts for piece in STRIP.divided([1, 7])] == [
-        (("#", "green"),),
-        (("#", "green"), ("?", "dim"), ("?", "dim"), (" a", "")),
-        (("b ", ""), ("c", "bold red cyan")),
-    ]
-    assert STRIP.with_text("x").parts == (("x", "green"),)
-
-
 # The first screen
 
 
@@ -238,9 +211,10 @@ def unexplained(lines: list[str]) -> set[str]:
     return set().union(*(letters for letters, _ in drawn)) - named
 
 
-@pytest.mark.parametrize("width", [60, 80, 200])
-def test_whole_screen(width: int, golden: Golden) -> None:
-    golden(f"screen-{width}.txt", shown_screen(screen(), width))
+@pytest.mark.parametrize(("width", "color"), [(60, False), (80, False), (200, False), (60, True)])
+def test_whole_screen(width: int, color: bool, golden: Golden) -> None:
+    name = f"screen-{width}{'-color' if color else ''}.txt"
+    golden(name, render_screen(screen(), width=width, color=color))
 
 
 # Anatomy

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import re
 from collections.abc import Callable, Iterable
 from io import StringIO
 from pathlib import Path
@@ -49,34 +48,31 @@ def save(folder: Path, name: str, report: Report) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Twelve reports, whose names are in another order than their days, slower from the seventh day on."""
-    folder = tmp_path / "reports"
+    monkeypatch.chdir(tmp_path)
+    folder = Path("reports")
     for day in range(12):
         length = (20 if day < 6 else 25) + 0.1 * (day % 3)
         save(folder, f"{12 - day:02}.json", on_day(day, length))
     return folder
 
 
-def test_the_order_and_the_change(folder: Path, command: Command) -> None:
-    done = command("history", str(folder), "--width", "100")
-    assert (done.code, done.err) == (0, "")
-    lines = done.out.splitlines()
-    assert lines[0] == "History  12 reports: the step time changed once."
-    days = [match[1] for line in lines if (match := re.match(r"1970-01-(\d\d)", line))]
-    assert days == [f"{day:02}" for day in range(1, 13)]
-    assert re.search(r"1970-01-07 .* 25\.0 ms +25% slower", done.out)
-    assert "25% slower from run6 on: 20.1 ms before, 25.1 ms since" in " ".join(done.out.split())
-    assert "medians of the reports; compute: +5.00 ms." in " ".join(done.out.split())
-    assert "in at most 5.0% of such series" in " ".join(done.out.split())
-
-
-def test_runs_on_other_devices_are_a_series_of_their_own(folder: Path, command: Command) -> None:
+def test_the_order_the_changes_and_what_is_left_out(
+    folder: Path, command: Command, golden: Callable[[str, str], None]
+) -> None:
+    """Runs on other devices are a series of their own."""
     save(folder, "other.json", on_day(20, 10, "A100"))
-    data = json.loads(command("history", str(folder), "--format", "json").out)
-    assert [row["series"] for row in data["rows"]] == [1] * 12 + [2]
-    assert data["rows"][-1]["change_ratio"] is None
-    assert "1 × A100, 1 × Tesla V100" in command("history", str(folder), "--width", "140").out
+    (folder / "cut.json").write_text("{")
+    (folder / "host.traceview.json").write_text("{}")
+    (folder / "copy.json").write_bytes((folder / "01.json").read_bytes())
+    save(folder / "sub", "report.json", on_day(30, 25))
+    save(folder, "bare.json", bare_report())
+    texts = [
+        command("history", str(folder), *options).out
+        for options in (("--width", "160"), ("--format", "csv"))
+    ]
+    golden("history.txt", "\n".join(texts))
 
 
 def test_json_and_csv_have_the_same_rows(folder: Path, command: Command) -> None:
@@ -84,16 +80,7 @@ def test_json_and_csv_have_the_same_rows(folder: Path, command: Command) -> None
     rows = list(csv.DictReader(StringIO(command("history", str(folder), "--format", "csv").out)))
     assert (data["schema_version"], len(data["rows"]), len(rows)) == (1, 12, 12)
     for row, cells in zip(data["rows"], rows, strict=True):
-        assert row.keys() == cells.keys()
-        assert int(cells["step_ps"]) == row["step_ps"]
-    change = data["rows"][6]
-    assert change["step_ps"] == 25 * MS
-    assert change["level_ps"] / data["rows"][5]["level_ps"] - 1 == pytest.approx(
-        change["change_ratio"]
-    )
-    assert (change["state"], change["state_change_ps"]) == ("compute", 5 * MS)
-    for key in ("change_ratio", "state"):
-        assert [row[key] for row in data["rows"]].count(None) == 11
+        assert {key: "" if value is None else str(value) for key, value in row.items()} == cells
 
 
 def test_the_page_draws_the_step_times(folder: Path, command: Command, tmp_path: Path) -> None:
@@ -106,21 +93,6 @@ def test_the_page_draws_the_step_times(folder: Path, command: Command, tmp_path:
     assert page.count("<td>█") == 12
     assert "25% slower" in page
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
-
-
-def test_what_is_left_out_is_said(folder: Path, command: Command) -> None:
-    (folder / "cut.json").write_text("{")
-    (folder / "host.traceview.json").write_text("{}")
-    (folder / "copy.json").write_bytes((folder / "01.json").read_bytes())
-    save(folder / "sub", "report.json", on_day(30, 25))
-    save(folder, "bare.json", bare_report())
-    done = command("history", str(folder))
-    text = " ".join(done.out.split())
-    assert done.code == 0
-    assert "14 reports" in text
-    assert "cut.json is left out: not a saved report: Input data was truncated." in text
-    assert "copy.json is left out: another file has a report on its trace." in text
-    assert "host.traceview.json" not in text
 
 
 def test_only_the_newest_reports_of_each_series_are_kept(command: Command, tmp_path: Path) -> None:

@@ -12,16 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
+from msgspec.structs import replace
 
 from tests.command import Command
 from tests.hostile import trace_of_names
-from tests.reports import full_report
+from tests.reports import finding, full_report, loss
 from tests.sidecars import graph, mirrored, write_sidecar
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import Evidence
+from traceview.analysis.rules.words import Line
 from traceview.base.record import KEY, TextKind, kind_of_text, parts_of
 from traceview.capture.sidecar.environment import VARIABLES
-from traceview.report.model import Report
+from traceview.report.model import Report, Verdict, with_sentences
 from traceview.report.redaction import Pseudonyms, redacted, redacted_record
 from traceview.report.saved import to_json
 
@@ -197,6 +199,28 @@ def test_what_identifies_nothing_stays() -> None:
     assert report.command == (
         ("traceview", "report", "path_1", "--run", "2026_01_02", "-o", "report")
     )
+
+
+def test_a_headline_with_the_title_of_a_finding_that_does_not_lead_is_hidden() -> None:
+    report = full_report()
+    hosts = tuple(replace(host, overhead_ratio=1.5) for host in report.capture.hosts)
+    launches = finding(
+        code="host-bound",
+        severity="info",
+        loss=loss(0.2, "launch"),
+        arguments={"line": Line("acme.py:7 in hush")},
+    )
+    unsure = with_sentences(
+        replace(
+            report,
+            capture=replace(report.capture, hosts=hosts),
+            findings=(launches,),
+            verdict=Verdict("", "unreliable"),
+        )
+    )
+    headlines = [made.verdict.headline for made in (unsure, redacted(unsure))]
+    assert all(text.startswith("Nothing is certain: recorded steps are 2.5") for text in headlines)
+    assert [bool(SECRETS.search(text)) for text in headlines] == [True, False]
 
 
 PUBLIC: dict[TextKind, tuple[str, ...]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -80,24 +81,6 @@ def test_other_processes_disturb_a_capture(
     assert ("recorded steps are 150% longer than those before" in lines) != is_disturbed
 
 
-@pytest.mark.parametrize(("share", "leads"), [(0.19, False), (0.21, True)])
-def test_what_other_processes_cost_counts_half(trace: Trace, share: float, leads: bool) -> None:
-    """It is no fault of the program; below a tenth of the GPU time it counts as it is."""
-    others = lost(0.4, "no_core", code="other-processes")
-    report = healthy_capture(full_report())
-    made = verdict(trace, report, others, lost(share), no_core=0.4)
-    assert (made.finding == "input-bound") == leads
-    few = lost(0.09, "no_core", code="other-processes")
-    assert verdict(trace, report, few, lost(0.08), no_core=0.09).finding == "other-processes"
-
-
-@pytest.mark.parametrize(("share", "leads"), [(0.26, False), (0.27, True)])
-def test_a_guess_counts_two_thirds(trace: Trace, share: float, leads: bool) -> None:
-    guess = lost(0.4, "communication", code="collective-exposed", confidence="low")
-    made = verdict(trace, healthy_capture(full_report()), guess, lost(share, confidence="high"))
-    assert (made.finding == "input-bound") == leads
-
-
 @pytest.mark.parametrize(("gain_ms", "is_explained"), [(44, False), (45, True)])
 def test_a_gain_far_above_its_loss_is_explained(gain_ms: int, is_explained: bool) -> None:
     row = lost(0.4)
@@ -119,7 +102,8 @@ def trace(tmp_path: Path) -> Trace:
 def lost(share: float, state: str = "input", **changes: Any) -> Finding:
     """A finding that costs this share of the GPU time."""
     loss = FindingLoss(int(share * 100) * MS, 100 * MS, share, share, 1, None, (state,))
-    return finding(**{"code": "input-bound", "severity": "warning", "loss": loss} | changes)
+    changes = {"code": "input-bound", "severity": "warning", "loss": loss} | changes
+    return finding(**{"title": f"the {changes['code']}"} | changes)
 
 
 def verdict(trace: Trace, report: Report, *findings: Finding, **shares: float) -> Verdict:
@@ -137,60 +121,71 @@ def healthy_capture(report: Report, overhead_ratio: float | None = None) -> Repo
     return replace(report, capture=replace(report.capture, quality="ok", problems=(), hosts=hosts))
 
 
-def test_what_is_critical_and_costs_no_time_comes_first(trace: Trace) -> None:
-    blocking = finding(code="no-gpu-plane", severity="critical", title="no GPU recorded", loss=None)
-    made = verdict(trace, healthy_capture(full_report()), lost(0.4), blocking, input=0.4)
-    assert made.finding == "no-gpu-plane"
+OTHERS: dict[str, Any] = {"code": "other-processes", "state": "no_core"}
+GUESS: dict[str, Any] = {"code": "collective-exposed", "state": "communication"}
+SMALL: dict[str, Any] = {"code": "host-bound", "state": "host_ops", "sentences": ("small", "small")}
+BLOCKING = finding(code="no-gpu-plane", severity="critical", title="no GPU recorded", loss=None)
+WITHOUT_COST = finding(code="few-steps", severity="warning", title="few steps", loss=None)
+VERDICTS: dict[str, tuple[list[Finding], dict[str, float]]] = {
+    "critical without a cost comes first": ([lost(0.4), BLOCKING], {"input": 0.4}),
+    "critical with a smaller cost does not": (
+        [lost(0.2, code="host-bound", severity="critical"), lost(0.4)],
+        {"input": 0.6},
+    ),
+    "a warning without a cost": ([WITHOUT_COST], {"input": 0.02}),
+    "information without a cost": ([replace(WITHOUT_COST, severity="info")], {"input": 0.02}),
+    "healthy": ([], {"input": 0.02}),
+    "healthy, with its loss": ([], {"communication": 0.2}),
+    "other processes cost twice as much": ([lost(0.4, **OTHERS), lost(0.19)], {"no_core": 0.4}),
+    "hardly twice as much": ([lost(0.4, **OTHERS), lost(0.21)], {"no_core": 0.4}),
+    "below a tenth, which counts as it is": (
+        [lost(0.09, **OTHERS), lost(0.08)],
+        {"no_core": 0.09},
+    ),
+    "a guess by a third more": (
+        [lost(0.4, **GUESS, confidence="low"), lost(0.26, confidence="high")],
+        {"communication": 0.4},
+    ),
+    "a guess by less more": (
+        [lost(0.4, **GUESS, confidence="low"), lost(0.27, confidence="high")],
+        {"communication": 0.4},
+    ),
+    "a guess alone": ([lost(0.4, **GUESS, severity="info")], {"communication": 0.4}),
+    "a small step costs twice as much": (
+        [lost(0.4, **SMALL), lost(0.19, "compute", code="costly-ops")],
+        {"host_ops": 0.4},
+    ),
+    "a small step costs less": (
+        [lost(0.4, **SMALL), lost(0.21, "compute", code="costly-ops")],
+        {"host_ops": 0.4},
+    ),
+    "unknown for less than half": ([], {"unknown": 0.4}),
+    "unknown for more": ([], {"unknown": 0.6}),
+    "unknown for more, with a loss": ([lost(0.06)], {"unknown": 0.6}),
+}
+CERTAIN = ("alike", "alike", "program")
+PROFILED: dict[str, tuple[list[Finding], dict[str, float]]] = {
+    "a large loss that may be the profiler's": ([lost(0.2, "launch")], {"launch": 0.2}),
+    "a small one": ([lost(0.19, "launch")], {"launch": 0.19}),
+    "one that is larger than that": ([lost(0.7, "launch")], {"launch": 0.7}),
+    "one that the program shows": (
+        [lost(0.2, "communication", sentences=CERTAIN)],
+        {"communication": 0.2},
+    ),
+    "one that recording does not prolong": ([lost(0.2)], {"input": 0.2}),
+    "dispatch, which has a rule of its own": ([lost(0.2, "host_ops")], {"host_ops": 0.2}),
+}
+"""In steps that the profiler makes 2.5 times as long."""
 
 
-def test_healthy_is_said_aloud(trace: Trace) -> None:
-    capture = healthy_capture(full_report())
-    made = verdict(trace, capture, input=0.02)
-    assert (made.status, made.headline) == ("healthy", "No problem found: 2 GPUs, 98% computing.")
-    with_loss = verdict(trace, capture, communication=0.2).headline
-    assert with_loss == "No problem found: 2 GPUs, 80% computing; communication: 20%."
-
-
-@pytest.mark.parametrize(("share", "code"), [(0.21, "costly-ops"), (0.19, "host-bound")])
-def test_a_small_step_counts_half(trace: Trace, share: float, code: str) -> None:
-    small = lost(0.4, "host_ops", code="host-bound", sentences=("small", "small"))
-    other = lost(share, "compute", code="costly-ops")
-    report = healthy_capture(full_report())
-    assert verdict(trace, report, small, other, host_ops=0.4).finding == code
-
-
-def test_a_loss_within_the_time_of_the_profiler_is_none(trace: Trace) -> None:
-    report = healthy_capture(full_report(), overhead_ratio=1.5)
-    large = verdict(trace, report, lost(0.2, "launch"), launch=0.2)
-    assert (large.status, large.finding) == ("unreliable", None)
-    assert large.headline.startswith(
-        "Nothing is certain: recorded steps are 2.5× as long as those before. Largest: "
-    )
-    made = verdict(trace, report, lost(0.19, "launch"), launch=0.19)
-    assert made.status == "unreliable"
-    assert made.headline == (
-        "No problem found. Recorded steps are 2.5× as long as those before; small shares are unreliable."
-    )
-    assert verdict(trace, report, lost(0.7, "launch"), launch=0.7).finding == "input-bound"
-    certain = lost(0.2, "communication", sentences=("alike", "alike", "program"))
-    assert verdict(trace, report, certain, communication=0.2).finding == "input-bound"
-    # Recording does not prolong the wait for a batch, and dispatch is judged by its own rule.
-    assert verdict(trace, report, lost(0.2), input=0.2).finding == "input-bound"
-    assert verdict(trace, report, lost(0.2, "host_ops"), host_ops=0.2).finding == "input-bound"
-
-
-def test_what_is_uncertain_leads_nowhere(trace: Trace) -> None:
-    unsure = lost(0.4, "communication", code="collective-exposed", severity="info")
-    made = verdict(trace, healthy_capture(full_report()), unsure, communication=0.4)
-    assert made.status == "healthy"
-
-
-def test_what_is_not_known_leads_only_from_half_of_the_time_on(trace: Trace) -> None:
-    capture = healthy_capture(full_report())
-    assert verdict(trace, capture, unknown=0.4).status == "healthy"
-    made = verdict(trace, capture, unknown=0.6)
-    assert made.headline == "60% of the GPU time has no recorded cause."
-    assert verdict(trace, capture, lost(0.06), unknown=0.6).finding == "input-bound"
+def test_which_finding_leads(trace: Trace, golden: Callable[[str, str], None]) -> None:
+    lines = []
+    for ratio, cases in ((None, VERDICTS), (1.5, PROFILED)):
+        capture = healthy_capture(full_report(), ratio)
+        for name, (findings, shares) in cases.items():
+            made = verdict(trace, capture, *findings, **shares)
+            lines.append(f"{name}: {made.status}, {made.finding}: {made.headline}\n")
+    golden("verdicts.txt", "".join(lines))
 
 
 # What the document says first

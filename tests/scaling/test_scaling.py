@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from msgspec.structs import replace
 
@@ -10,7 +12,6 @@ from tests.reports import bare_report, device, of_run, with_steps
 from traceview.base.errors import ComparisonError
 from traceview.comparison.scaling import growing, scaled_runs, scaling_section
 from traceview.document.terminal import render_section
-from traceview.report.build import analyze
 from traceview.report.model import Report
 
 
@@ -53,36 +54,23 @@ def test_each_device_with_the_same_batch() -> None:
     assert growing(result) == ["communication"]
 
 
-def test_without_batch_sizes_it_says_so() -> None:
-    result = scaled_runs((run(1, 100, compute=40), run(2, None, compute=50)))
-    assert (result.basis, result.rows[1].speedup) == ("steps", 1.6)
-    assert result.rows[1].examples_per_second is None
+RUNS = {
+    "without batch sizes": (run(1, 100, compute=40), run(2, None, compute=50)),
+    "other devices": (*WEAK[:2], run(8, 800, model="A100", compute=60)),
+    "without step times": (*WEAK, bare_report()),
+}
 
 
-def test_what_makes_the_steps_other_work_is_said() -> None:
-    result = scaled_runs((*WEAK[:2], run(8, 800, model="A100", compute=60)))
-    assert result.differing == ("model of GPU: V100 and A100",)
-    shown = render_section(scaling_section(result), width=100, color=False)
-    assert "The runs differ in more: model of GPU: V100 and A100." in shown
-
-
-def test_runs_without_step_times_are_named() -> None:
-    result = scaled_runs((*WEAK, bare_report()))
-    assert (len(result.rows), result.left_out) == (3, ("run1",))
-    shown = render_section(scaling_section(result), width=100, color=False)
-    assert "4 devices are 3.2 times as fast as 1." in shown
-    assert "Without step times: run1." in shown
+def test_what_is_said_of_runs(golden: Callable[[str, str], None]) -> None:
+    sections = (scaling_section(scaled_runs(runs)) for runs in RUNS.values())
+    texts = (render_section(section, width=100, color=False) for section in sections)
+    golden(
+        "scaling.txt",
+        "\n".join(f"# {name}\n\n{text}" for name, text in zip(RUNS, texts, strict=True)),
+    )
 
 
 @pytest.mark.parametrize("reports", [(), WEAK[:1], (WEAK[0], WEAK[0]), (bare_report(), WEAK[0])])
 def test_one_number_of_devices_has_nothing_to_say(reports: tuple[Report, ...]) -> None:
     with pytest.raises(ComparisonError, match="two or more numbers of devices"):
         scaled_runs(reports)
-
-
-def test_recorded_runs_on_1_2_and_4_replicas(fixtures: object) -> None:
-    folder = str(fixtures)
-    names = ("plain-1", "custom-loop-2", "custom-loop-4")
-    result = scaled_runs([analyze(f"{folder}/{name}") for name in names])
-    assert [row.device_count for row in result.rows] == [1, 2, 4]
-    assert growing(result)[0] == "device_wait"

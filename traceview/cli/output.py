@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -139,18 +139,12 @@ class Target(Struct, frozen=True):
         format_: str,
         *,
         title: str = "",
-        page: Callable[[], str] | None = None,
     ) -> None:
-        """Write a record as JSON, or its sections: as Markdown, as a page with this title, or as a terminal shows them.
-
-        `page`: makes another page than that of the sections alone.
-        """
+        """Write a record as JSON, or its sections: as Markdown, as a page with this title, or as a terminal shows them."""
         if format_ == "json":
             from traceview.document.sanitize import dumped
 
             self.write(dumped(record))
-        elif format_ == "html" and page is not None:
-            self.write(page().encode())
         elif format_ == "html":
             from traceview.document.html.printer import render_sections
 

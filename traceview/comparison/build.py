@@ -18,11 +18,6 @@ from traceview.base.errors import ComparisonError
 from traceview.base.location import Location
 from traceview.base.text import lazy_pattern
 from traceview.base.version import VERSION
-from traceview.comparison.document import (
-    verdict_of,
-    verdict_on_different_work,
-    verdict_on_one_run,
-)
 from traceview.comparison.model import (
     SCHEMA_VERSION,
     ComparedRun,
@@ -38,13 +33,19 @@ from traceview.comparison.sides import (
     device_differences,
     finding_differences,
     state_differences,
+    why_no_step,
+)
+from traceview.comparison.verdict import (
+    verdict_of,
+    verdict_on_different_work,
+    verdict_on_one_run,
 )
 from traceview.comparison.work import op_differences, part_differences
 from traceview.document import numbers
 from traceview.document.vocabulary import DEVICE_KINDS, STEP_METHODS
 from traceview.report.build import analyze
 from traceview.report.formats import report_at
-from traceview.report.model import PROFILER_FACTOR, Report, profiler_factor, why_absent
+from traceview.report.model import PROFILER_FACTOR, Report, profiler_factor
 from traceview.store.address import location_of
 from traceview.trace.model import Trace
 
@@ -54,20 +55,12 @@ def _limits(
 ) -> Iterator[str]:
     """Sentences without a full stop, what matters most first."""
     reports = (*before.reports, *after.reports)
-    if before.has_copies or after.has_copies:
-        yield "A capture that is given again counts once"
     shared = after.runs_on(before)
     if shared and not after.is_same_as(before):
         verb = "is" if len(shared) == 1 else "are"
         yield f"{numbers.listed(shared)} {verb} on both sides, which hides a difference"
     if not has_states:
-        without = next((of for of in reports if of.results.ledger is None), None)
-        why = (
-            f"{without.source.run}: {why_absent(without, 'ledger')}"
-            if without
-            else "a run has no step with device events"
-        )
-        yield f"The difference is not explained by states: {why}"
+        yield "A run has no step with device events, so no states explain the difference"
     for name, side in zip(SIDES, (before, after), strict=True):
         causes = Counter(cause for report in side.reports for cause in _disturbances(report))
         for cause, count in sorted(causes.items()):
@@ -154,9 +147,8 @@ def compare(
     for name, side in zip(SIDES, (old, new), strict=True):
         for report in side.reports:
             if capture_steps(report) is None:
-                why = report.skipped.get("steps", "no step takes part in statistics")
                 raise ComparisonError(
-                    f"the run {name}, {report.source.run}, has no step to compare: {why}"
+                    f"the run {name}, {report.source.run}, has no step to compare: {why_no_step(report)}"
                 )
     conditions = conditions_of(old.reports, new.reports)
     blocking = blocking_words(conditions)

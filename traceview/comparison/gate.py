@@ -36,7 +36,7 @@ from traceview.comparison.model import (
     Outcome,
 )
 from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, Difference, Level
-from traceview.comparison.sides import Side, step_time_ps
+from traceview.comparison.sides import Side, step_time_ps, why_no_step
 from traceview.document import numbers
 from traceview.document.columns import WRITE
 from traceview.document.sanitize import shortened
@@ -397,12 +397,7 @@ def _none(report: Report, topic: str, reason: str) -> list[Value]:
 
 def _step_time(report: Report) -> list[Value]:
     step_ps = step_time_ps(report)
-    if step_ps is not None:
-        return [Value("", step_ps)]
-    steps = report.results.steps
-    excluded = dict.fromkeys(step.excluded for step in (steps.steps if steps else ()))
-    words = ", ".join(filter(None, excluded))
-    return _none(report, "steps", f"no step is used: {words}" if words else "no step is used")
+    return [Value("", step_ps, why_no_step(report) if step_ps is None else "")]
 
 
 def _busy(report: Report) -> list[Value]:

@@ -39,7 +39,6 @@ from traceview.base.record import (
 )
 from traceview.base.text import did_you_mean, enumerated, lazy_pattern
 from traceview.base.version import VERSION
-from traceview.comparison.document import ratio_words
 from traceview.comparison.noise import (
     CONFIDENCE,
     DEVICE_SPREAD,
@@ -53,7 +52,9 @@ from traceview.comparison.sides import (
     capture_steps,
     state_noise,
     step_time_ps,
+    why_no_step,
 )
+from traceview.comparison.verdict import ratio_words
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown
@@ -62,7 +63,7 @@ from traceview.document.sanitize import encoded
 from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.states import KEYS
 from traceview.report.formats import is_saved_report
-from traceview.report.model import Report, devices_of, started_ns, traces_of, why_absent
+from traceview.report.model import Report, devices_of, started_ns, traces_of
 from traceview.report.saved import load_report
 from traceview.trace.device.table import Table, record_columns, table
 
@@ -449,9 +450,7 @@ def file_content(report: Report) -> bytes:
     Raises `ComparisonError` where there are no steps to compare with.
     """
     if step_time_ps(report) is None:
-        steps = report.results.steps
-        reason = why_absent(report, "steps") if steps is None else "no step is used"
-        raise ComparisonError(f"the run has no step times to compare with: {reason}")
+        raise ComparisonError(f"the run has no step times to compare with: {why_no_step(report)}")
     # Nothing is compared of a timeline, which is most of a report that has one.
     small = replace(report, results=replace(report.results, lanes=None))
     return gzip.compress(encoded(small), mtime=0)

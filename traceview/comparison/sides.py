@@ -38,7 +38,7 @@ from traceview.comparison.noise import (
     step_level,
 )
 from traceview.ledger.states import KEYS
-from traceview.report.model import Report, traces_of
+from traceview.report.model import Report, traces_of, why_absent
 
 SIDES: Final = ("before", "after")
 
@@ -96,6 +96,15 @@ def step_time_ps(report: Report) -> int | None:
     return None if steps is None else floor(steps.mean_ps)
 
 
+def why_no_step(report: Report) -> str:
+    """The reason why a report has no used step."""
+    steps = report.results.steps
+    if steps is None:
+        return why_absent(report, "steps")
+    excluded = ", ".join(dict.fromkeys(row.excluded for row in steps.steps if row.excluded))
+    return f"no step is used: {excluded}" if excluded else "no step is used"
+
+
 def _mean_of_devices(row: StepRow) -> dict[str, Fraction]:
     """By state the mean of the devices of the host; of a step without devices its length."""
     if not row.devices:
@@ -138,21 +147,19 @@ class Side(Struct, frozen=True, eq=False):
     """Captures of one program, each run once.
 
     `reports`: a saved report and its own trace are one run, of which the first given is kept. `steps`: of the captures that
-    have any. `name`: the path or the name that they were given as. `has_copies`: a capture was given again, which is no
-    further evidence.
+    have any. `name`: the path or the name that they were given as.
     """
 
     reports: tuple[Report, ...]
     steps: tuple[CaptureSteps, ...]
     name: str
-    has_copies: bool
 
     @classmethod
     def of(cls, reports: Sequence[Report], name: str = "") -> Side:
         """The side that these captures make."""
         kept = tuple(each_run_once(reports))
         steps = tuple(filter(None, map(capture_steps, kept)))
-        return cls(kept, steps, name, len(kept) < len(reports))
+        return cls(kept, steps, name)
 
     @property
     def mean_ps(self) -> Fraction:

@@ -42,8 +42,8 @@ _TITLE_LINES: Final = 6
 """Only a title with recorded names of many characters has more."""
 
 _WIDEST_LABEL: Final = 32
-_BESIDE_LABEL: Final = 16
-_NARROWEST_BAR: Final = 10
+_BESIDE_LABEL: Final = 24
+"""Columns that a label leaves to its bar and its time."""
 _GAP: Final = 2
 _APART: Final = "  "
 _REST: Final = "other"
@@ -203,14 +203,12 @@ def add_anatomy(
     times = [numbers.time(row.step_ps) for row in rows]
     indent = max(map(cell_len, labels)) + _GAP
     bar_width = page.width - indent - max(cell_len(sanitize(time)) for time in times) - _GAP
-    if bar_width < _NARROWEST_BAR:
-        indent, bar_width = _GAP, 0
     page.prose(page.styled(_title(rows), "dim"), most_lines=1)
     drawn: dict[str, Look] = {}
     named: set[str] = set()
     for row, label, time in zip(rows, labels, times, strict=True):
         bar = _bar(row, round(bar_width * row.step_ps / longest_ps))
-        blank = " " * (indent - cell_len(label)) if bar_width else " "
+        blank = " " * (indent - cell_len(label))
         rest = " " * (bar_width - bar.width + _GAP)
         page.line(page.styled(label, "bold"), blank, bar, rest, sanitize(time))
         lines, letters_below = _numbers(

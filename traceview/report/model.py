@@ -228,7 +228,6 @@ def _leading(
     blocking = [row for row in findings if row.severity == "critical" and row.loss is None]
     if blocking:
         return "problem", blocking[0]
-    factor = profiler_factor(capture)
     # What is too uncertain to be a problem leads only where few steps make all uncertain.
     has_few_steps = results.steps is None or results.steps.used_count < 2
     sure = [row for row in findings if row.loss and (has_few_steps or row.severity != "info")]
@@ -238,8 +237,15 @@ def _leading(
     if capture.quality == "unusable" or not devices or results.ledger is None:
         return "unusable", _unusable(trace, capture, len(devices))
     others = [row for row in findings if row.severity == "warning" and row.loss is None]
-    if others:
-        return "problem", others[0]
+    return ("problem", others[0]) if others else _without_problem(capture, results, findings)
+
+
+def _without_problem(
+    capture: Capture, results: Results, findings: Sequence[Finding]
+) -> tuple[VerdictStatus, str]:
+    """The status and the headline where no finding leads, of a run with device times."""
+    assert results.ledger is not None
+    factor = profiler_factor(capture)
     if factor >= PROFILER_FACTOR:
         longer = f"ecorded steps are {numbers.number(factor)}× as long as those before"
         large = [row for row in findings if row.loss and row.loss.gpu_time_ratio >= CRITICAL_LIMIT]
@@ -326,7 +332,11 @@ def phrases_of_verdict(report: Report) -> tuple[Phrase, Phrase]:
     """The headline, and the one thing to do, in pieces where a finding leads."""
     leading = report.leading
     if leading is None:
-        return text_phrase(report.verdict.headline), ()
+        headline = text_phrase(report.verdict.headline)
+        if report.verdict.status in ("healthy", "unreliable") and report.results.ledger:
+            _, text = _without_problem(report.capture, report.results, report.findings)
+            headline = _of_hosts(report.capture, None, text_phrase(text))
+        return headline, ()
     phrases = phrases_of(leading, RULES[leading.code])
     headline = _headline(report.results, report.capture, leading, phrases["title"])
     return headline, phrases["action"]
@@ -341,9 +351,9 @@ def with_sentences(report: Report) -> Report:
         _with_sentences(finding, f"findings[{place}]")
         for place, finding in enumerate(report.findings)
     )
-    headline = plain(phrases_of_verdict(report)[0])
-    verdict = replace(report.verdict, headline=headline)
-    return replace(report, findings=findings, verdict=verdict)
+    made = replace(report, findings=findings)
+    headline = plain(phrases_of_verdict(made)[0])
+    return replace(made, verdict=replace(report.verdict, headline=headline))
 
 
 def _with_sentences(finding: Finding, place: str) -> Finding:
@@ -376,15 +386,6 @@ def _healthy(sums: LedgerSums, times: DeviceTime | None, compute: Compute | None
     if key is not None and share[key] >= LIMIT:
         loss = f"; {look_of(STATES, key).words}: {numbers.percent(share[key])}"
     return f"No problem found: {who}, {computing} computing{computing_of}{loss}."
-
-
-def healthy_headline(report: Report) -> str:
-    """The headline of a report whose verdict is that all is well, made anew of what it holds."""
-    results = report.results
-    if results.ledger is None:
-        return report.verdict.headline
-    headline = _healthy(results.ledger, results.device_time, results.compute)
-    return plain(_of_hosts(report.capture, None, text_phrase(headline)))
 
 
 def words_of_part(part: PartOfCompute) -> Phrase:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from traceview.base.record import Record, TextKind, fields_of, kind_of_text, parts_of
 from traceview.base.text import lazy_pattern
-from traceview.report.model import Report, healthy_headline, with_sentences
+from traceview.report.model import Report, with_sentences
 
 R = TypeVar("R", bound=Record)
 
@@ -37,12 +37,8 @@ def redacted(report: Report, names: Pseudonyms | None = None) -> Report:
     """
     names = names or Pseudonyms()
     hidden = _hidden(report, names)
-    verdict = hidden.verdict
-    if report.verdict.finding is None:
-        # Numbers and words of ours, as no finding leads, but for a function of the healthy.
-        is_healthy = report.verdict.status == "healthy"
-        headline = healthy_headline(hidden) if is_healthy else report.verdict.headline
-        verdict = replace(verdict, headline=headline)
+    # Of a run without device times it is numbers and words of ours; else it is made again.
+    verdict = replace(hidden.verdict, headline=report.verdict.headline)
     command = tuple(_command(names, report.command))
     return with_sentences(replace(hidden, verdict=verdict, command=command))
 

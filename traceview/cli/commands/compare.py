@@ -126,9 +126,12 @@ def compare(
         reports = redacted_alike(reports)
     count = len(sides[0])
     comparison = build(reports[:count], reports[count:], earlier=earlier, force=force)
+    if format_ == "html":
+        target.write(to_html(comparison).encode())
+        return
     is_screen = format_ == TERMINAL and target.path is None
     sections = screen_of(comparison) if is_screen else sections_of(comparison)
-    target.write_record(comparison, sections, format_, page=lambda: to_html(comparison))
+    target.write_record(comparison, sections, format_)
 
 
 _GATE_FORMATS: Final = ("terminal", "markdown", "json")

@@ -1,0 +1,298 @@
+"""Says in one sentence whether the step became slower or faster, by how much, how sure that is, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from traceview.analysis.rules.words import Line, line_words, tokens_of
+from traceview.comparison.model import (
+    Comparison,
+    DeviceDifference,
+    OpDifference,
+    PartDifference,
+    StateDifference,
+    StepDifference,
+    WorkDifference,
+)
+from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, SHOW_NOTHING, TOO_NOISY
+from traceview.document import numbers
+from traceview.document.phrase import plain
+from traceview.document.sanitize import shortened
+from traceview.ledger.states import BY_KEY, MEANINGS, State
+
+_LEAST_REASON: Final = 0.25
+"""Of the difference: a state below this is no reason worth a clause."""
+_WHOLE_SHARE: Final = 0.75
+"""Of the difference: states that make this much of it are the reason."""
+_CHANGED_RATIO: Final = 0.02
+"""Of the step: changes of this size are named where the step does not change."""
+_PROBABLE_RATIO: Final = 0.25
+"""Of the step before: a difference between any two captures that is hardly chance, though nothing shows that; a choice of ours."""
+_DEVICE_SHARE: Final = 0.5
+"""Of the largest difference of a device: a device with this much of it is named."""
+_OP_SHARE: Final = 0.5
+"""Of the difference of compute: an op with this much of it is named instead."""
+_CONSEQUENCES: Final = (State.DEVICE_WAIT, State.TURN, State.NO_WORK)
+"""Waits that the change of another device causes: named after that change."""
+_MOST_DEVICES: Final = 60
+"""Characters of a list of devices in a sentence."""
+_LONGEST_OP: Final = 50
+_MOST_REASONS: Final = 2
+
+
+def verdict_of(comparison: Comparison) -> str:
+    """The sentence on runs of the same work, without a full stop."""
+    step, reasons = comparison.step, ", and ".join(_reasons(comparison))
+    times, gone = f"{_times(step)} per step", _gone(comparison)
+    if step.direction not in ("slower", "faster"):
+        shown, ratio = step.least_shown_ratio, step.change_ratio or 0.0
+        if _is_probable(comparison):
+            change = "faster" if ratio < 0 else "slower"
+            differs = f": {reasons}" if reasons else ""
+            return f"{times}, probably {change}{differs}{gone}. {_unproved(comparison, 'it')}"
+        verdict = "No verdict" if shown is None or shown >= TOO_NOISY else "No clear change"
+        return f"{verdict}: {times}. {_least_shown(comparison)}{_changed_states(comparison)}{gone}"
+    because = f", because {reasons}" if reasons else ""
+    # What is beyond noise may be little beside what is not.
+    inside = "" if reasons else _changed_states(comparison)
+    how_sure = f"({interval_words(step)}){because}{gone}{inside}"
+    if step.is_mean_typical and step.change_ratio is not None:
+        return f"{ratio_words(step.change_ratio)}: {times} {how_sure}"
+    change = ratio_words(step.typical_change_ratio or 0.0)
+    return f"The typical step, without the slowest third, is {change}: mean {times} {how_sure}"
+
+
+def _is_probable(comparison: Comparison) -> bool:
+    """Whether the step differs much, and so between any two captures of both sides, though nothing shows the change."""
+    step, sides = comparison.step, (comparison.before, comparison.after)
+    before, after = ([run.step_ps for run in side] for side in sides)
+    is_large = abs(step.change_ratio or 0.0) >= _PROBABLE_RATIO and step.basis != "none"
+    return is_large and (max(before) < min(after) or max(after) < min(before))
+
+
+def verdict_on_one_run(comparison: Comparison) -> str:
+    """The sentence where there is nothing to compare."""
+    step_ps = comparison.step.after_ps
+    return f"Both sides are one run, so nothing can differ: {numbers.time(step_ps)} per step"
+
+
+def verdict_on_different_work(comparison: Comparison, reasons: Sequence[str]) -> str:
+    """The sentence where the steps of both sides are not the same work, so that their times say nothing of speed."""
+    times = f"{_times(comparison.step)} per step{_gone(comparison)}"
+    return f"The runs do different work ({', '.join(reasons)}), so their step times do not compare: {times}"
+
+
+def _gone(comparison: Comparison) -> str:
+    words = ""
+    for status, text in (("gone", "no longer used"), ("new", "used only after")):
+        keys = [device.device for device in comparison.devices if device.status == status]
+        if keys:
+            words += f"; {text}: {numbers.joined_devices(keys)}"
+    return words
+
+
+def ratio_words(ratio: float) -> str:
+    """A change as a share of what was before: `12% slower`; from twice on `2.5 times as long`, or `2.5 times as fast`.
+
+    So what is there and back has one number.
+    """
+    if _is_in_times(ratio):
+        return f"{_times_as(ratio)} times as {'long' if ratio > 0 else 'fast'}"
+    return f"{numbers.percent(abs(ratio))} {'slower' if ratio > 0 else 'faster'}"
+
+
+def _is_in_times(ratio: float) -> bool:
+    return ratio >= 1 or -1 < ratio <= -0.5
+
+
+def _times_as(ratio: float) -> str:
+    """How many times as long, or as fast where it is shorter."""
+    times = 1 + ratio if ratio > 0 else 1 / max(1 + ratio, 1e-6)
+    return f"{times:.2g}" if times < 99.5 else f"{times:,.0f}"
+
+
+def _times(step: StepDifference) -> str:
+    """`41.2 → 36.3 ms`: the unit once where it is the same."""
+    before, after = numbers.time(step.before_ps), numbers.time(step.after_ps)
+    unit = f" {after.rpartition(' ')[2]}"
+    return f"{before.removesuffix(unit)} → {after}"
+
+
+def interval_words(step: StepDifference) -> str:
+    """`95% interval 10–14%` of a change that is shown, in the unit of the change."""
+    ratio = (step.change_ratio if step.is_mean_typical else step.typical_change_ratio) or 0.0
+    low, high = step.low_ratio or 0.0, step.high_ratio or 0.0
+    ends = sorted((low, high), key=abs)
+    if _is_in_times(ratio):
+        words = f"{_times_as(ends[0])} to {_times_as(ends[1])} times"
+    else:
+        least, most = (numbers.percent(abs(end)) for end in ends)
+        words = least if least == most else f"{least.removesuffix('%')}–{most}"
+    return f"95% interval {words}"
+
+
+def _least_shown(comparison: Comparison) -> str:
+    """Which change such runs show, and how to show a smaller one."""
+    shown = comparison.step.least_shown_ratio
+    if shown is None:
+        return "A single step on a side shows no noise: capture ten or more"
+    if shown < TOO_NOISY:
+        return f"These runs would show a change of {numbers.percent(shown)} or more"
+    least = f"{_times_as(shown)} times as long" if shown >= 1 else numbers.percent(shown)
+    below = "" if shown >= SHOW_NOTHING else f" below {least}"
+    return _unproved(comparison, f"a change{below}")
+
+
+def _unproved(comparison: Comparison, what: str) -> str:
+    """What the captures cannot prove, and what may."""
+    # Where the noise is assumed, a limit of the comparison says so, with the advice.
+    if comparison.step.basis == "assumed":
+        return f"One capture of a side cannot prove {what}"
+    missing = ENOUGH_RUNS - min(len(comparison.before), len(comparison.after))
+    more = ": a third capture of each side may" if missing == 1 else f": {ENOUGH}"
+    return f"These runs differ too much to prove {what}{more if missing > 0 else ''}"
+
+
+def _changed_states(comparison: Comparison) -> str:
+    """The largest changes in each direction, where the step does not change; of many states some are beyond noise by
+    chance, so the whole interval has to be large.
+    """
+    least, states = _CHANGED_RATIO * comparison.step.before_ps, comparison.states
+    more = [row for row in states if row.low_ps is not None and row.low_ps >= least][:1]
+    less = [row for row in states if row.high_ps is not None and row.high_ps <= -least][:1]
+    clauses = [_clause(_change_of(row, comparison.devices), comparison) for row in (*more, *less)]
+    if not clauses:
+        return ""
+    return f". {'Opposite changes' if len(clauses) > 1 else 'In it'}: {', and '.join(clauses)}"
+
+
+class _Change(NamedTuple):
+    """How much longer some devices are in a state; `who`: in a sentence, empty without any; `is_of_all`: no other device."""
+
+    row: StateDifference
+    ps: int
+    who: str
+    is_of_all: bool = True
+
+    @property
+    def state(self) -> State:
+        return BY_KEY[self.row.state]
+
+
+def _change_of(row: StateDifference, devices: Sequence[DeviceDifference]) -> _Change:
+    """The devices whose states differ by at least half as much as that of the first of them, and their mean."""
+    sign = 1 if row.difference_ps > 0 else -1
+    by_device = {
+        device.device: sign * state.difference_ps
+        for device in devices
+        if device.status == "both"
+        for state in device.states
+        if state.state == row.state
+    }
+    most = max(by_device.values(), default=0)
+    named = [key for key, ps in by_device.items() if ps > 0 and ps >= _DEVICE_SHARE * most]
+    if not named:
+        return _Change(row, row.difference_ps, "")
+    who = numbers.joined_devices(named)
+    if len(who) > _MOST_DEVICES:
+        who = f"{'all ' if len(named) == len(devices) else ''}{len(named)} devices"
+    mean_ps = sum(by_device[key] for key in named) // len(named)
+    return _Change(row, sign * mean_ps, who, is_of_all=len(named) == len(devices))
+
+
+def _reasons(comparison: Comparison) -> list[str]:
+    """The states that make most of the difference; none where the mean differs the other way.
+
+    They are beyond noise, as the step is; of one that is only probably slower or faster they are what differs most.
+    """
+    step, whole = comparison.step, comparison.step.difference_ps
+    is_shown = step.direction in ("slower", "faster")
+    if is_shown and whole * (1 if step.direction == "slower" else -1) < 0:
+        return []
+    changes = [
+        _change_of(row, comparison.devices)
+        for row in comparison.states
+        if (row.direction in ("slower", "faster") or not is_shown) and row.difference_ps * whole > 0
+    ]
+    changes = _with_cores(changes)
+    changes.sort(key=lambda change: (change.state in _CONSEQUENCES, -abs(change.ps)))
+    reasons: list[str] = []
+    covered = 0
+    for change in changes:
+        is_enough = covered >= _WHOLE_SHARE * abs(whole) or len(reasons) == _MOST_REASONS
+        if not is_enough and abs(change.ps) >= _LEAST_REASON * abs(whole):
+            reasons.append(_clause(change, comparison))
+            covered += abs(change.ps)
+    return reasons
+
+
+def _with_cores(changes: Sequence[_Change]) -> list[_Change]:
+    """The changes, of which one is of compute with its waits for a core, where these grow with the work: it changed in step."""
+    compute, waits = (
+        next((change for change in changes if change.state is state), None)
+        for state in (State.COMPUTE, State.NO_CORE)
+    )
+    if compute is None or waits is None or 2 * _change_ratio(compute) < _change_ratio(waits):
+        return list(changes)
+    if abs(compute.ps) < _LEAST_REASON * abs(waits.ps):  # Little work: others had the cores.
+        return list(changes)
+    both = compute._replace(ps=compute.ps + waits.ps)
+    return [both, *(change for change in changes if change not in (compute, waits))]
+
+
+def _change_ratio(change: _Change) -> float:
+    """The change as a share of the longer time."""
+    row = change.row
+    return abs(row.difference_ps) / (max(row.before_ps, row.after_ps) or 1)
+
+
+def _clause(change: _Change, comparison: Comparison) -> str:
+    """`GPU:0–3 wait 5.1 ms less for input`."""
+    amount, longer = numbers.time(abs(change.ps)), "longer" if change.ps > 0 else "less"
+    who = change.who or "the devices"
+    s = "s" if who.count(":") == 1 and not set(who) & set(",–") else ""
+    known = MEANINGS[change.state]
+    if change.state is State.COMPUTE:
+        return _work_clause(change, comparison, longer) or f"{who} compute{s} {amount} {longer}"
+    if not known.phrase or change.state is State.H2D:
+        verb = "take" if known.name.endswith("s") else "takes"
+        return f"{known.name} {verb} {amount} {longer}"
+    line = Line(change.row.line) if change.row.line else None
+    where = f", {plain(tuple(tokens_of(line)))}" if line else ""
+    if change.state in (State.NO_WORK, State.UNKNOWN):
+        return f"{who} idle{s} {amount} {longer} {known.phrase}{where}"
+    more = "more" if change.ps > 0 else "less"
+    return f"{who} wait{s} {amount} {more} {known.phrase}{where}"
+
+
+def _work_clause(change: _Change, comparison: Comparison, longer: str) -> str | None:
+    """What made the compute differ, the function or layer rather than the op."""
+    first: tuple[WorkDifference, ...] = (
+        *comparison.parts[:1],
+        *(op for op in comparison.ops[:1] if op.class_ == "compute"),
+    )
+    for work in first:
+        known = work_words(work)
+        if not known or work.status == "same":
+            continue
+        if work.path_ps * change.ps <= 0 or abs(work.path_ps) < _OP_SHARE * abs(change.ps):
+            continue
+        # What differs on all devices is in the table, too.
+        differs_ps = work.difference_ps if change.is_of_all else work.path_ps
+        shown, own = shortened(known, _LONGEST_OP), numbers.time(abs(differs_ps))
+        if work.status == "new":
+            return f"the new {shown} takes {own}"
+        if work.status == "gone":
+            return f"{shown} is gone, which took {own}"
+        return f"{shown} takes {own} {longer}{'' if change.is_of_all else f' on {change.who}'}"
+    return None
+
+
+def work_words(work: WorkDifference) -> str:
+    """`loss, train.py:31` or `conv/1`; of an op first its name."""
+    if not isinstance(work, OpDifference | PartDifference):
+        return ""
+    name = (work.op or work.kernel or "") if isinstance(work, OpDifference) else ""
+    line = line_words(work.source_line) if work.source_line else ""
+    return ", ".join(filter(None, (name, work.layer, line)))
