@@ -26,7 +26,7 @@ from traceview.analysis.rules.finding import Evidence
 from traceview.base.errors import ComparisonError
 from traceview.comparison.build import compare
 from traceview.comparison.document import screen_of
-from traceview.comparison.model import StateDifference
+from traceview.comparison.model import StateDifference, StepDifference
 from traceview.comparison.noise import RunSpread
 from traceview.comparison.sides import capture_steps, finding_differences
 from traceview.comparison.verdict import interval_words, verdict_of
@@ -176,6 +176,13 @@ def test_runs_with_few_ops_in_common_do_different_work() -> None:
 # Findings
 
 
+def step_of(before_ps: int, difference_ps: int = 0, direction: Any = "none") -> StepDifference:
+    none = (None,) * 5
+    return StepDifference(
+        before_ps, before_ps + difference_ps, difference_ps, *none, direction, "assumed"
+    )
+
+
 def state(key: str, difference_ps: int, direction: Any) -> StateDifference:
     return StateDifference(key, 0, difference_ps, difference_ps, None, None, direction, None)
 
@@ -196,9 +203,23 @@ def test_a_finding_is_new_where_its_states_are_longer(
     about = finding(code="input-bound", severity=severity, loss=loss(0.2, "input", ps=8 * MS))
     with_it, without = replace(report(10), findings=(about,)), report(10)
     states = [state("input", difference_ms * MS, direction)]
-    came = finding_differences([without], [with_it], 100 * MS, states)
-    went = finding_differences([with_it], [without], 100 * MS, states)
+    came = finding_differences([without], [with_it], step_of(100 * MS), states)
+    went = finding_differences([with_it], [without], step_of(100 * MS), states)
     assert [row.status for row in (*came, *went)] == (["came", "went"] if is_shown else [])
+
+
+@pytest.mark.parametrize(
+    ("difference_ms", "direction", "is_told"),
+    [(5, "faster", True), (4.9, "faster", False), (5, "none", False)],
+)
+def test_half_of_a_change_of_the_step_is_a_change_whatever_its_noise(
+    difference_ms: float, direction: str, is_told: bool
+) -> None:
+    about = finding(code="input-bound", loss=loss(0.2, "input", ps=8 * MS))
+    states = [state("input", -round(difference_ms * MS), "none")]
+    step = step_of(100 * MS, -10 * MS, direction)
+    went = finding_differences([replace(report(10), findings=(about,))], [report(10)], step, states)
+    assert bool(went) is is_told
 
 
 def test_a_finding_that_costs_another_time_has_changed() -> None:
@@ -208,12 +229,12 @@ def test_a_finding_that_costs_another_time_has_changed() -> None:
     )
     sides = [replace(report(10), findings=(row,)) for row in (dear, cheap)]
     states = [state("input", -5 * MS, "faster")]
-    (row,) = finding_differences(sides[:1], sides[1:], 100 * MS, states)
+    (row,) = finding_differences(sides[:1], sides[1:], step_of(100 * MS), states)
     assert (row.status, row.title) == ("changed", "cheap")
     assert (row.before_ps, row.after_ps) == (8 * MS, 3 * MS)
     assert (row.before_ratio, row.after_ratio) == (0.2, 0.1)
     # Less than 2% of the step is no change.
-    assert finding_differences(sides[:1], sides[1:], 300 * MS, states) == ()
+    assert finding_differences(sides[:1], sides[1:], step_of(300 * MS), states) == ()
 
 
 def test_a_finding_that_another_one_explains_on_the_other_side_is_not_new() -> None:
@@ -227,7 +248,7 @@ def test_a_finding_that_another_one_explains_on_the_other_side_is_not_new() -> N
         ((after, before), ["first-call"]),
         ((report(10), after), ["unused-gpu"]),
     ):
-        rows = finding_differences(sides[:1], sides[1:], MS, [])
+        rows = finding_differences(sides[:1], sides[1:], step_of(MS), [])
         assert [row.code for row in rows] == expected
 
 

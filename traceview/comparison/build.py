@@ -173,7 +173,7 @@ def compare(
         devices=device_differences(old.reports, new.reports),
         parts=part_differences(old.reports, new.reports, spread),
         ops=op_differences(old.reports, new.reports, spread),
-        findings=finding_differences(old.reports, new.reports, step.before_ps, states),
+        findings=finding_differences(old.reports, new.reports, step, states),
     )
     different = different_work(old.reports, new.reports, conditions)
     if new.is_same_as(old):

@@ -26,6 +26,7 @@ from traceview.comparison.model import (
     DeviceState,
     FindingDifference,
     StateDifference,
+    StepDifference,
 )
 from traceview.comparison.noise import (
     Difference,
@@ -327,6 +328,13 @@ def _mean_step(captures: Sequence[DeviceStates]) -> dict[str, int]:
     )
 
 
+def is_half(row: StateDifference, step: StepDifference) -> bool:
+    """Whether a state makes half of what the typical step differs by, or more."""
+    sign = 1 if step.difference_ps > 0 else -1
+    is_so_much = 2 * sign * row.difference_ps >= abs(step.difference_ps) > 0
+    return is_so_much and step.is_mean_typical
+
+
 LEAST_CHANGE_RATIO: Final = 0.02
 """Of the step before: a cost that differs by less has not changed; a choice of ours."""
 
@@ -334,26 +342,36 @@ LEAST_CHANGE_RATIO: Final = 0.02
 def finding_differences(
     before: Sequence[Report],
     after: Sequence[Report],
-    step_ps: int,
+    step: StepDifference,
     states: Sequence[StateDifference],
 ) -> tuple[FindingDifference, ...]:
     """New findings, then gone ones, then those of another cost, each by its share of the GPU time.
 
     A side has a finding that most of its captures have. Findings of one code are one: the costliest stands for them. A
-    finding whose states did not change beyond noise did not either: the step around it did. What the other side has inside
+    finding whose states did not change beyond noise did not either, unless they are half of a change of the step: the step around it did. What the other side has inside
     the finding that explains it, or left out on request, is neither new nor gone.
     """
     old, new = _findings(before), _findings(after)
-    by_state = {row.state: row for row in states}
+    is_shown = step.direction in ("slower", "faster")
+    changed = {
+        row.state: row.direction != "none" or (is_shown and is_half(row, step)) for row in states
+    }
+    difference_ps = {row.state: row.difference_ps for row in states}
     unlisted = _unlisted_codes(before), _unlisted_codes(after)
     rows = []
     for code in {**new, **old}:
         first, second = old.get(code), new.get(code)
         is_unlisted = (not first and code in unlisted[0]) or (not second and code in unlisted[1])
-        least_ps = LEAST_CHANGE_RATIO * step_ps
+        least_ps = LEAST_CHANGE_RATIO * step.before_ps
         is_same = first and second and abs(_cost_ps(second) - _cost_ps(first)) <= least_ps
         made = [row for row in (first, second) if row]
-        if not is_unlisted and not is_same and _is_changed(made, by_state, least_ps):
+        if is_unlisted or is_same:
+            continue
+        keys = {key for row in made if row.loss for key in row.loss.states} & difference_ps.keys()
+        is_large = abs(sum(map(difference_ps.__getitem__, keys))) >= least_ps
+        # One that is about no time is told if it is more than information.
+        is_told = any(row.severity != "info" for row in made)
+        if (is_large and any(map(changed.__getitem__, keys))) if keys else is_told:
             rows.append(_row(code, first, second))
     return tuple(sorted(rows, key=_rank))
 
@@ -380,18 +398,6 @@ def _row(code: str, old: Finding | None, new: Finding | None) -> FindingDifferen
 
 def _cost_ps(finding: Finding) -> int:
     return finding.loss.ps_per_step if finding.loss else 0
-
-
-def _is_changed(
-    sides: Sequence[Finding], states: Mapping[str, StateDifference], least_ps: float
-) -> bool:
-    """Whether the states of a finding changed; of one that is about no time whether it is more than information."""
-    keys = {key for finding in sides if finding.loss for key in finding.loss.states}
-    about = [states[key] for key in keys if key in states]
-    if not about:
-        return any(finding.severity != "info" for finding in sides)
-    is_large = abs(sum(row.difference_ps for row in about)) >= least_ps
-    return is_large and any(row.direction != "none" for row in about)
 
 
 def _unlisted_codes(reports: Sequence[Report]) -> set[str]:

@@ -16,6 +16,7 @@ from traceview.comparison.model import (
     WorkDifference,
 )
 from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, SHOW_NOTHING, TOO_NOISY
+from traceview.comparison.sides import is_half
 from traceview.document import numbers
 from traceview.document.phrase import plain
 from traceview.document.sanitize import shortened
@@ -204,7 +205,8 @@ def _change_of(row: StateDifference, devices: Sequence[DeviceDifference]) -> _Ch
 def _reasons(comparison: Comparison) -> list[str]:
     """The states that make most of the difference; none where the mean differs the other way.
 
-    They are beyond noise, as the step is; of one that is only probably slower or faster they are what differs most.
+    They are beyond noise, as the step is, or make half of that: without them it could not differ so. Of one that is only probably
+    slower or faster they are what differs most.
     """
     step, whole = comparison.step, comparison.step.difference_ps
     is_shown = step.direction in ("slower", "faster")
@@ -213,7 +215,8 @@ def _reasons(comparison: Comparison) -> list[str]:
     changes = [
         _change_of(row, comparison.devices)
         for row in comparison.states
-        if (row.direction in ("slower", "faster") or not is_shown) and row.difference_ps * whole > 0
+        if row.difference_ps * whole > 0
+        and (not is_shown or row.direction in ("slower", "faster") or is_half(row, step))
     ]
     changes = _with_cores(changes)
     changes.sort(key=lambda change: (change.state in _CONSEQUENCES, -abs(change.ps)))
