@@ -75,8 +75,8 @@ def test_an_unreadable_sidecar_is_only_a_problem(text: str, code: str, tmp_path:
     [
         ('{"ä": 1,', "damaged or cut off at byte 9"),
         ('{"ä": 1', "damaged or cut off at byte 8"),
-        (b'{"a": "\xff"}', "damaged at byte 7"),
-        ("[" * 100_000, "damaged"),
+        (b'{"a": "\xff"}', "damaged or cut off at byte 7"),
+        ("[" * 100_000, "damaged or cut off at byte 0"),
         ("[]", "none that traceview wrote"),
     ],
 )

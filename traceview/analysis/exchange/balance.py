@@ -491,8 +491,6 @@ def _overlap(result: Balance) -> str:
     ratio, chance = result.concurrency_ratio, min(result.chance_ratio or 0.0, 1.0)
     if ratio is None:
         return ""
-    if ratio == 0:
-        return f"The {_noun(result)}s never compute together."
     below = "they run one after another" if result.is_serial else "low"
     return (
         f"The {_noun(result)}s compute together in {numbers.share(ratio)} of the possible time: "

@@ -184,7 +184,7 @@ CALLBACK_STALL: Final = Rule(
             "Put the ops between steps into a graph: `@tf.function` on the function that runs them.",
             "That leaves little more than the time of the ops themselves. Or run them less often: `if step % 100 == 0: ...`",
         ),
-        "indexed_tensors": (
+        "indexing": (
             "Fetch the tensor once, `values = tensor.numpy()`, and index the array: each index of a tensor runs ops.",
             "Or put what needs the values into a graph, `@tf.function`.",
         ),
@@ -500,7 +500,7 @@ def between_steps(waits: Waits) -> Finding | None:
     note, beside = _beside(waits, key)
     action = _action(key, note)
     if ops is not None and _INDEXES in ops[0].types:
-        action = "indexed_tensors"
+        action = "indexing"
     elif key == "unseen" and waits.is_sampled:
         action = "unmet"
     return waits.finding(

@@ -536,14 +536,11 @@ def read_sidecar(trace: Location) -> Sidecar | None:
         content = json.loads(path.read_text("utf-8", "strict"))
     except OSError as error:
         raise SidecarError(f"{path.name}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise SidecarError(f"{path.name} is damaged at byte {error.start}") from error
-    except json.JSONDecodeError as error:
-        # What is cut off ends in the text that it breaks.
-        place = len(error.doc[: error.pos].encode())
-        raise SidecarError(f"{path.name} is damaged or cut off at byte {place}") from error
     except (ValueError, RecursionError) as error:
-        raise SidecarError(f"{path.name} is damaged") from error
+        # What is cut off ends in the text that it breaks.
+        read = getattr(error, "doc", "")[: getattr(error, "pos", 0)].encode()
+        place = getattr(error, "start", len(read))
+        raise SidecarError(f"{path.name} is damaged or cut off at byte {place}") from error
     if not isinstance(content, dict):
         raise SidecarError(f"{path.name} is none that traceview wrote")
     return _sidecar(content)
