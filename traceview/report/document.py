@@ -23,7 +23,7 @@ from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.rule import CRITICAL_LIMIT, LIMIT, Rule
 from traceview.analysis.rules.sentences import RunCommands, shown_finding
 from traceview.analysis.rules.words import outline, plain_type
-from traceview.base.text import lazy_pattern, shell_command, shell_word
+from traceview.base.text import shell_command, shell_word
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
@@ -111,29 +111,23 @@ def entry(rule: Rule) -> Iterator[tuple[str, Phrase]]:
     if rule.metrics:
         yield "Evidence", pieces("; ".join(rule.metrics.values()))
     yield "Advice", _joined((rule.action, rule.advice))
-    cases: dict[str, list[Phrase]] = {}
+    cases: dict[str, list[Phrase | str]] = {}
     for key in sorted(rule.actions, key=lambda key: key.startswith("jax")):
         case, advice = _case(rule, key), _joined(rule.advised(key))
-        texts = cases.setdefault(case, [])
-        if advice not in texts:
-            who = "With JAX: " if case and key.startswith("jax") else None
-            texts.append(phrase(" " if texts else None, who, advice))
+        if advice not in (texts := cases.setdefault(case, [])):
+            texts += (" ", "With JAX: " if case and key.startswith("jax") else "", advice)
     for case, texts in sorted(cases.items(), key=lambda of: of[0] != ""):
-        yield case or "Advice with JAX", phrase(*texts)
+        yield case or "Advice with JAX", phrase(*texts[1:])
     if rule.explains:
         yield EXPLAINED, pieces(", ".join(code.partition("/")[0] for code in rule.explains))
 
 
-_OPTIONAL: Final = lazy_pattern(r"\[[^\]]*\]")
-
-
 def _case(rule: Rule, key: str) -> str:
     """When a rule gives an advice: `Where it says “waits … for the network”` of a title or note, or its key; empty for all of JAX."""
-    base = key.removeprefix("jax").removeprefix("-")
-    said = (
-        rule.titles.get(key) or rule.titles.get(base) or rule.notes.get(base, "").partition(". ")[0]
-    )
-    words = "".join(token.text for token in outline(_OPTIONAL.sub("", said)))
+    base, titles = key.removeprefix("jax").removeprefix("-"), rule.titles
+    note = rule.notes.get(base, "").partition(". ")[0]
+    said = (titles.get(key) or titles.get(base) or note).partition("[")[0]
+    words = "".join(token.text for token in outline(said))
     if not words:
         return base and f"In case of {base.replace('_', ' ')}"
     return f"Where it says “{words.removeprefix('… ').rstrip('.')}”"

@@ -563,10 +563,10 @@ class PythonLines:
         ratio = np.full(count, np.nan)
         might_run_ps, sure_ps = np.maximum(self._passed_ps - self._ready_ps, self._used_ps)
         elsewhere_ps = np.bincount(group[~stays], self._passed_ps[~stays], count)
-        is_sure = stays & (self._passed_ps < _LATE_PS)
+        is_prompt = self._passed_ps < _LATE_PS
         for chosen, run_ps, least_ps in (
             (is_known, might_run_ps, 0),
-            (is_known & is_sure, sure_ps, np.maximum(elsewhere_ps / 2, _LATE_PS)),
+            (is_known & stays & is_prompt, sure_ps, np.maximum(elsewhere_ps / 2, _LATE_PS)),
             (is_known & stays, might_run_ps, OFF_CORE_PS),
         ):
             used, passed = (
