@@ -143,7 +143,7 @@ _UNSEEN_ACTIONS: Final = {
         f"{_LOOK_FOR_IT} no samples of Python, which would show the line, were recorded.",
         "`traceview capture` records them, in a file beside the trace. What is not needed in each step, do less often: `if step % 100 == 0: log(...)`.",
     ),
-    "unmet": (
+    "samples_elsewhere": (
         f"{_LOOK_FOR_IT} no sample of Python met one of them.",
         "Capture more steps. What is not needed in each step, do less often: `if step % 100 == 0: log(...)`.",
     ),
@@ -502,7 +502,7 @@ def between_steps(waits: Waits) -> Finding | None:
     if ops is not None and _INDEXES in ops[0].types:
         action = "indexing"
     elif key == "unseen" and waits.is_sampled:
-        action = "unmet"
+        action = "samples_elsewhere"
     return waits.finding(
         CALLBACK_STALL,
         arguments=arguments | beside,
