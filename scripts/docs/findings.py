@@ -12,8 +12,8 @@ _HEAD = """\
 # Findings
 
 A finding names one cause: what it costs, the evidence, and what to change. [How it is ranked](method.md#findings-and-their-loss).
-Each entry says what it means, from when on it is reported, and what to do first. `traceview explain CODE` prints a title
-as an example and the rest of the advice, also for JAX. A finding that another one explains is not reported on its own.
+Each entry says what it means, when it is reported, what to do first. `traceview explain CODE` prints an example and
+all advice, by case. A finding that another one explains is not reported on its own.
 """
 _END = "This page is made from the rules in the code by `python -m scripts.docs`."
 

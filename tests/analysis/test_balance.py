@@ -13,13 +13,21 @@ from scripts.cuda_trace import NCCL_NAME, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.analysis.made import analyzed
+from tests.reports import full_report
 from tests.trace.test_replicas import FIRST, SECOND, component
-from traceview.analysis.exchange.balance import CHANCE, Balance, LateDevice, is_steady
+from traceview.analysis.exchange.balance import (
+    CHANCE,
+    Balance,
+    LateDevice,
+    balance_section,
+    is_steady,
+)
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.rule import CRITICAL_LIMIT, LIMIT
 from traceview.ledger.states import State
+from traceview.report.document import Invocation, view_of
 from traceview.report.model import Report
 from traceview.trace.reading.load import load
 
@@ -282,6 +290,27 @@ def test_few_micro_batches_let_stages_wait(
     assert {"collective-exposed", "small-collectives"}.isdisjoint(
         row.code for row in report.findings
     )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "chance", "is_serial", "verdict"),
+    [
+        (0.93, 0.33, False, "good"),
+        (1.0, 1.15, False, "good"),
+        (0.3, 0.9, False, "low"),
+        (0.06, 0.9, True, "they run one after another"),
+    ],
+)
+def test_overlap_has_a_verdict(
+    ratio: float, chance: float, is_serial: bool, verdict: str, tmp_path: Path
+) -> None:
+    result = balance(analyzed(tmp_path, late_by((0, 0), (0, 0))))
+    section = balance_section(
+        view_of(full_report(), Invocation()),
+        replace(result, concurrency_ratio=ratio, chance_ratio=chance, is_serial=is_serial),
+    )
+    assert section is not None
+    assert f"of the possible time: {verdict}, independent ones" in section.lead
 
 
 # Clocks and hardware

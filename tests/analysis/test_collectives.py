@@ -241,10 +241,10 @@ def test_rows_of_a_table_grow_with_the_batch(tmp_path: Path) -> None:
     ("strategy", "action"),
     [
         ({"class": "MirroredStrategy"}, "nccl"),
-        ({"class": "MirroredStrategy", "packs": 1}, "packed"),
+        ({"class": "MirroredStrategy", "packs": 1}, "one_pack"),
         ({"class": "MirroredStrategy", "packs": 4}, "nccl"),
-        ({"class": "CollectiveAllReduceStrategy", "bytes_per_pack": 0}, "packed"),
-        ({"class": "CollectiveAllReduceStrategy", "bytes_per_pack": 1 << 20}, "split"),
+        ({"class": "CollectiveAllReduceStrategy", "bytes_per_pack": 0}, "one_pack"),
+        ({"class": "CollectiveAllReduceStrategy", "bytes_per_pack": 1 << 20}, "split_packs"),
     ],
 )
 def test_the_action_is_about_the_calls_of_the_strategy(
@@ -267,7 +267,7 @@ def test_the_action_is_about_the_calls_of_the_strategy(
         (
             "cpu_bounce",
             {"devices": {"physical": [{"type": "GPU", "logical_devices": 2}]}},
-            "virtual",
+            "virtual_gpus",
         ),
         ("scalar_loss", {}, None),
     ],

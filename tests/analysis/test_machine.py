@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec import to_builtins
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 import traceview
 from scripts.cuda_trace import PROFILE_START_NS, V100_STATS, CudaTrace, Stats
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.analysis.made import analyzed, check_finding
+from tests.ledger.ledgers import Row, ledger_of
 from tests.sidecars import mirrored, write_sidecar
 from traceview.analysis.facts.selection import select
+from traceview.analysis.machine import load
 from traceview.analysis.machine.environment import job_facts
 from traceview.analysis.machine.load import ANALYSIS as NVML
 from traceview.analysis.machine.load import (
@@ -32,9 +35,11 @@ from traceview.analysis.measures.device_report import Environment, HostEnvironme
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.words import Number, Quantity
 from traceview.document import screen as terminal
+from traceview.ledger.states import State
 from traceview.report.document import document_of
 from traceview.report.saved import to_json
 from traceview.trace.sidecar.environment import read_as
+from traceview.trace.sidecar.sidecar import RecordedLoad
 
 GROUPS: dict[str, Any] = {
     "command": {"script": ["t.py", "--key", "***"]},
@@ -369,3 +374,24 @@ def test_hostile_values_end_nothing_and_make_no_finding(devices: Any, tmp_path: 
         for key, value in asdict(row).items():
             if key.endswith("_ratio"):
                 assert value is None or 0 <= value <= 1, key
+
+
+def test_each_host_whose_devices_lack_cores_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third has a load, and loses nothing."""
+    ready, at_work = Row(State.NO_CORE, 30), Row(State.COMPUTE, 70)
+    ledger = ledger_of([ready, at_work], [ready, at_work], [at_work], hosts=[0, 1, 2])
+    loads = [RecordedLoad(10, busy_ns, 2, None, None, 4) for busy_ns in (22, 32, 42)]
+    hosts = [
+        SimpleNamespace(name=f"host{n}", clock=None, captured=SimpleNamespace(load=each))
+        for n, each in enumerate(loads)
+    ]
+    trace: Any = SimpleNamespace(**vars(ledger.trace) | {"hosts": hosts})
+    ledger = replace(ledger, trace=trace)
+    context: Any = SimpleNamespace(
+        trace=trace, ledger=ledger, selection=SimpleNamespace(has_few_steps=False)
+    )
+    monkeypatch.setattr(load, "core_waits", lambda *_: None)
+    finding = load.without_core(context)
+    assert finding is not None
+    assert [(row.where, row.value) for row in finding.evidence] == [("host1", 0.75), ("host0", 0.5)]
+    assert "which take 75% of the 4 cores" in finding.title

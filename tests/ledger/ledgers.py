@@ -132,7 +132,11 @@ def ledger_of(
     clocks: list[Any] = [SimpleNamespace(residual_ps=known) for known in residuals]
     trace: Any = SimpleNamespace(
         device_list=[SimpleNamespace(host=host, kind="gpu") for host in of_host],
-        hosts=[SimpleNamespace(clock=clock) for clock in clocks or (None, None)],
+        hosts=[
+            SimpleNamespace(name=f"host{number}", clock=clock)
+            for number, clock in enumerate(clocks or (None, None))
+        ],
+        problems=(),
         device_key=lambda device: f"GPU:{device}",
     )
     parts = [columns_of(rows, at) for rows, at in zip(devices, begin, strict=True)]

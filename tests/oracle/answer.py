@@ -397,5 +397,7 @@ def run_answer(
         "ledger": ledger_answer(ledger, several),
         "segments": plain_rows(ledger, several),
         # Processes that each work at their own pace are not compared.
-        "balance": None if several and _have_servers(files) else balance_row(answers, several),
+        "balance": None
+        if several and _have_servers(files)
+        else balance_row(answers, ledger, several),
     }

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.oracle.intervals import Interval, clip, length
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 
+if TYPE_CHECKING:
+    from tests.oracle.segments import Ledger
+
 KINDS = ("gpu", "tpu", "replica")
 
 
-def balance_row(answers: list[HostAnswer], several: bool) -> Row | None:
+def balance_row(answers: list[HostAnswer], ledger: Ledger, several: bool) -> Row | None:
     """None if no device computed in its window."""
     # Devices with compute of one kind: GPUs before TPUs before replicas.
     at_work = [
@@ -39,7 +42,7 @@ def balance_row(answers: list[HostAnswer], several: bool) -> Row | None:
         "devices": [
             {
                 "device": device_name(device, several)["device"],
-                "compute_ps_per_step": _mean_compute(answer, device),
+                "compute_ps_per_step": _mean_compute(answer, device, ledger),
             }
             for answer, device in at_work
         ],
@@ -84,15 +87,15 @@ def overlap_of(spans: list[list[Interval]], answers: list[HostAnswer]) -> Overla
     )
 
 
-def _mean_compute(answer: HostAnswer, device: Device) -> int | None:
-    """The mean compute of the used steps inside the window, rounded down."""
-    first, last = answer.window
-    of_steps = [
-        _computed(device, (max(step.start, first), min(step.end, last)))
-        for step in answer.steps
-        if step.used
+def _mean_compute(answer: HostAnswer, device: Device, ledger: Ledger) -> int | None:
+    """The mean of the state `compute` in the used steps, rounded down."""
+    count = sum(step.used for step in answer.steps)
+    own = [
+        one.end - one.start
+        for one in ledger.segments[id(device)]
+        if one.state == "compute" and ledger.counts(one)
     ]
-    return sum(of_steps) // len(of_steps) if of_steps else None
+    return sum(own) // count if count else None
 
 
 def _spans(device: Device) -> list[Interval]:

@@ -49,6 +49,17 @@ def test_what_there_is_to_say_of_a_rule_has_no_placeholder(rule: Rule) -> None:
     assert {"Meaning", "Reported from", "Advice", "Example"} <= said.keys()
 
 
+def test_advice_stands_by_what_a_finding_says() -> None:
+    """What excludes each other has conditions: those of titles, notes, or names of what is meant."""
+    said = {label: plain(text) for label, text in entry(RULES["host-op-in-step"])}
+    printing = said["Where it says “spend … in tf.print inside the step”"]
+    assert printing.startswith("Take tf.print out of the step function")
+    assert " With JAX: Return the values" in printing
+    iterators = dict(entry(RULES["input-bound"]))["In case of new iterators"]
+    assert plain(iterators).startswith("Make one iterator before the loop")
+    assert [label for label in said if label.startswith("Advice")] == ["Advice"]
+
+
 # Commands
 
 

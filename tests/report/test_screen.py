@@ -90,6 +90,27 @@ def test_a_gain_far_above_its_loss_is_explained(gain_ms: int, is_explained: bool
     assert cost.endswith("shorter, with what waits for it" if is_explained else "shorter")
 
 
+@pytest.mark.parametrize(
+    ("states", "title", "devices", "reason"),
+    [
+        (("no_work",), "", (HOST,), "it depends on the work that the idle devices get"),
+        (("compute",), "half", (HOST,), "it may be more than the loss"),
+        (("input",), "", (), "no device was recorded"),
+        (("input",), "", (HOST,), "threads also waited for cores, "),
+    ],
+)
+def test_a_gain_that_is_not_known_has_its_reason(
+    states: tuple[str, ...], title: str, devices: tuple[str, ...], reason: str
+) -> None:
+    row = lost(0.4)
+    assert row.loss is not None
+    unknown = replace(row.loss, gain_ps_per_step=None, states=states)
+    row = replace(row, loss=unknown, devices=devices, sentences=(title, "", ""))
+    rule = replace(D2H_SYNC, titles={"half": "{who:loses/lose} {loss}"}, at_least=("half",))
+    cost = shown_finding(1, row, rule).cost
+    assert f"; gain per step unknown: {reason}" in cost
+
+
 # The headline
 
 

@@ -352,6 +352,31 @@ def test_a_thread_off_its_core_for_a_while_does_not_wait(still_ms: int, state: s
     assert (line.frame.line, line.state) == (CALLBACK[2], state)
 
 
+@pytest.mark.parametrize(
+    ("still_ms", "ready_ms", "round_ms", "state"),
+    [
+        pytest.param(3, 0, 1, "waits", id="it waits, as for the lock of a file"),
+        pytest.param(2, 0, 1, "runs", id="too short to tell"),
+        pytest.param(3, 3, 1, "runs", id="others may have had the cores"),
+        pytest.param(3, 0, 3, "runs", id="another thread may have kept Python's lock"),
+    ],
+)
+def test_a_thread_that_used_no_core_and_lacked_none_waits(
+    still_ms: int, ready_ms: int, round_ms: int, state: str
+) -> None:
+    """What it was ready without a core shows in its clock once it runs again."""
+    times_ms = [0, 4, *range(4 + round_ms, 5 + still_ms, round_ms)]
+    samples: list[Sample] = [
+        (at_ms(ms), LOADER, (PARSE,) if ms else (CALLBACK,)) for ms in times_ms
+    ]
+    clocks = clocks_of([0, 4, 7, 9], [0, 4, 4, 5], [0, 0, 0, ready_ms])
+    cpu_us = [0, *[4000] * (len(times_ms) - 1)]
+    lines = python_lines_of(samples, cpu_us, clocks=clocks)
+    line = lines.at(LOADER, np.array([0]), np.array([(4 + still_ms) * 10**9]))
+    assert line is not None
+    assert (line.frame.line, line.state) == (PARSE[2], state)
+
+
 def _lines_of(
     samples: list[Sample],
     cpu_us: Sequence[int] | None = None,

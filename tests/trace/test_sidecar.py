@@ -14,6 +14,7 @@ from scripts.scenarios import SCENARIOS
 from traceview.document import screen as terminal
 from traceview.report.document import document_of
 from traceview.report.saved import to_json
+from traceview.trace.sidecar.sidecar import SidecarError, read_sidecar
 
 
 def written(logdir: Path, sidecar: str) -> traceview.Report:
@@ -67,6 +68,26 @@ def test_an_unreadable_sidecar_is_only_a_problem(text: str, code: str, tmp_path:
     assert [problem.code for problem in report.capture.problems] == [code]
     assert report.results.steps is not None
     assert report.results.steps.count == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "damage"),
+    [
+        ('{"ä": 1,', "damaged or cut off at byte 9"),
+        ('{"ä": 1', "damaged or cut off at byte 8"),
+        (b'{"a": "\xff"}', "damaged or cut off at byte 7"),
+        ("[" * 100_000, "damaged or cut off at byte 0"),
+        ("[]", "none that traceview wrote"),
+    ],
+)
+def test_what_of_a_sidecar_is_damaged_is_said(
+    content: str | bytes, damage: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "host0.traceview.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(SidecarError) as raised:
+        read_sidecar(tmp_path / "host0.xplane.pb")
+    assert str(raised.value) == f"host0.traceview.json is {damage}"
 
 
 WRONG = {

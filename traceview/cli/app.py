@@ -227,7 +227,7 @@ def traceview(
         ),
     ] = False,
 ) -> None:
-    """Show how busy each GPU of a TensorFlow profile is, and what idle GPUs wait for.
+    """Show how busy each GPU of a TensorFlow or JAX job is, and what idle GPUs wait for.
 
     LOGDIR is the log directory of the profiler or of the TensorBoard callback, a run in it, or a single .xplane.pb
     file; also in a store, such as gs://bucket/logs.

@@ -111,19 +111,26 @@ def entry(rule: Rule) -> Iterator[tuple[str, Phrase]]:
     if rule.metrics:
         yield "Evidence", pieces("; ".join(rule.metrics.values()))
     yield "Advice", _joined((rule.action, rule.advice))
-    cases: dict[tuple[str, str], list[str]] = {}
-    for key in rule.actions:
-        cases.setdefault(rule.advised(key), []).append(_case(key))
-    for advised, words in cases.items():
-        yield f"Advice ({' or '.join(words)})", _joined(advised)
+    cases: dict[str, list[Phrase | str]] = {}
+    for key in sorted(rule.actions, key=lambda key: key.startswith("jax")):
+        case, advice = _case(rule, key), _joined(rule.advised(key))
+        if advice not in (texts := cases.setdefault(case, [])):
+            texts += (" ", "With JAX: " if case and key.startswith("jax") else "", advice)
+    for case, texts in sorted(cases.items(), key=lambda of: of[0] != ""):
+        yield case or "Advice with JAX", phrase(*texts[1:])
     if rule.explains:
         yield EXPLAINED, pieces(", ".join(code.partition("/")[0] for code in rule.explains))
 
 
-def _case(key: str) -> str:
-    """When a rule gives an advice, by its key: `slower`, `with JAX`, `eager with JAX`."""
-    words = key.removeprefix("jax").strip("-").replace("-", " ").replace("_", " ")
-    return f"{words} with JAX".lstrip() if key.startswith("jax") else words
+def _case(rule: Rule, key: str) -> str:
+    """When a rule gives an advice: `Where it says “waits … for the network”` of a title or note, or its key; empty for all of JAX."""
+    base, titles = key.removeprefix("jax").removeprefix("-"), rule.titles
+    note = rule.notes.get(base, "").partition(". ")[0]
+    said = (titles.get(key) or titles.get(base) or note).partition("[")[0]
+    words = "".join(token.text for token in outline(said))
+    if not words:
+        return base and f"In case of {base.replace('_', ' ')}"
+    return f"Where it says “{words.removeprefix('… ').rstrip('.')}”"
 
 
 EXPLAINED = "May explain these, which are no findings of their own then"

@@ -66,7 +66,6 @@ from traceview.ledger.table import Ledger, totals
 from traceview.trace.device.op_names import graph_lines, op_labels, split_op
 from traceview.trace.model import machine_of
 from traceview.trace.strategy.replicas import CPU
-from traceview.xplane.planes import ActivityClass
 
 CHANCE: Final = 0.05
 """How often chance alone may let a device look like one that is late steadily."""
@@ -168,7 +167,7 @@ def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]
     waits = ledger.per_step(ledger.rows(states=(State.DEVICE_WAIT,)))
     late_ps = context.once(_late_by_step).sum(axis=1)
     waited_for = dict(zip(ledger.devices, late_ps.tolist(), strict=True))
-    compute_ps = ledger.per_step(ledger.counts & (ledger.columns.activity == ActivityClass.COMPUTE))
+    compute_ps = ledger.per_step(ledger.rows(states=(State.COMPUTE,)))
     for device in in_use:
         waiting = ledger.steps_of_device[device] * (len(in_use) - 1)
         yield DeviceBalance(
@@ -438,7 +437,7 @@ def _serial(context: Context, result: Balance) -> Finding | None:
         arguments={"all": _all(result)},
         confidence=sure,
         evidence=[Evidence("concurrency_ratio", result.concurrency_ratio, limit, "")],
-        action="placed" if _noun(result) == CPU and not is_of_jax(context.trace) else "",
+        action="dependent_ops" if _noun(result) == CPU and not is_of_jax(context.trace) else "",
     )
 
 
@@ -489,13 +488,13 @@ def balance_section(view: View, result: Balance) -> doc.Section | None:
 
 def _overlap(result: Balance) -> str:
     """How much of the compute is at the same time."""
-    if result.concurrency_ratio is None:
+    ratio, chance = result.concurrency_ratio, min(result.chance_ratio or 0.0, 1.0)
+    if ratio is None:
         return ""
-    if result.concurrency_ratio == 0:
-        return f"{_noun(result)}s never compute at the same time."
+    below = "they run one after another" if result.is_serial else "low"
     return (
-        f"Compute overlap {numbers.share(result.concurrency_ratio)} of the maximum "
-        f"(independent devices would reach {numbers.share(result.chance_ratio)})."
+        f"The {_noun(result)}s compute together in {numbers.share(ratio)} of the possible time: "
+        f"{'good' if ratio >= chance else below}, independent ones reach {numbers.share(chance)}."
     )
 
 

@@ -136,7 +136,7 @@ SERIAL: Final = Rule(
             "Calls of jitted functions return at once, so devices work beside each other until Python waits for a result.",
         ),
         "section": "Keep out of `tf.CriticalSection.execute` what touches no shared state: compute it before or after.",
-        "placed": (
+        "dependent_ops": (
             "Let no part of the step wait for one on another device that it does not need: no `tf.control_dependencies` between them.",
             "Where one device needs what another one computes, split the batch into micro-batches, so that both overlap.",
         ),

@@ -77,9 +77,8 @@ EXPOSED: Final = Rule(
         "loop": "{who:spends/spend} {loss} in exchanges inside of a loop[, {line}]",
     },
     meaning=(
-        "Devices exchange data while they compute nothing. Transfers count, the shortest time that any device is in each "
-        "collective, and waits that all devices have in the collectives of a step, which one meeting per step would avoid. "
-        "Waiting for a late device is counted apart."
+        "Devices exchange data while they compute nothing. Of each collective the shortest time that any device is in it counts, "
+        "and of a step the waits that a single collective would avoid. Waiting for a late device is counted apart."
     ),
     notes={
         "loop": "The loop makes {count} per step.",
@@ -97,11 +96,11 @@ EXPOSED: Final = Rule(
             ),
             f"`MultiWorkerMirroredStrategy` makes one call for all gradients. {_MORE}",
         ),
-        "split": (
+        "split_packs": (
             "Use fewer and larger calls: without `bytes_per_pack` in `CommunicationOptions` all gradients go in one call.",
             _MORE,
         ),
-        "packed": (_CHEAPER, _OTHER_CALLS),
+        "one_pack": (_CHEAPER, _OTHER_CALLS),
         "jax-alike": (
             "Leave it out[, in {line}]: what each device computes from averaged gradients and whole weights is the same on all.",
             "Of exchanges together with other arrays the part of the bytes counts, and factors and copies count, too.",
@@ -201,7 +200,7 @@ OFF_GPU: Final = Rule(
         "devices."
     ),
     actions={
-        "virtual": (
+        "virtual_gpus": (
             "Leave `cross_device_ops` out: replicas that share a GPU then sum their gradients on it.",
             "Create variables under `strategy.scope()` and outside of `tf.device('/CPU:0')`.",
         )
@@ -424,10 +423,10 @@ def _action(context: Context, result: CollectiveResult) -> str:
     strategies = [host.captured.environment.strategy for host in context.trace.hosts]
     packs = agreed(strategy.packs for strategy in strategies)
     if packs is not None:
-        return "packed" if packs <= 1 else "nccl"
+        return "one_pack" if packs <= 1 else "nccl"
     bytes_per_pack = agreed(strategy.bytes_per_pack for strategy in strategies)
     if bytes_per_pack is not None:
-        return "split" if bytes_per_pack else "packed"
+        return "split_packs" if bytes_per_pack else "one_pack"
     # NCCL does not serve the CPU.
     return "" if _is_on_cpu(context) else "nccl"
 
@@ -438,7 +437,7 @@ def _off_gpu(context: Context) -> Finding | None:
         context,
         context.once(reduction_rows),
         confidence=("medium", ""),
-        action="virtual" if is_virtual else "",
+        action="virtual_gpus" if is_virtual else "",
     )
 
 

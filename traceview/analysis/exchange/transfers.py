@@ -202,11 +202,11 @@ H2D_EXPOSED: Final = Rule(
             "Send one tensor instead of many: `tf.concat` or `tf.stack` features in the pipeline, `dataset.batch` before `map`.",
             "Make constants once outside the step, as `x = tf.constant(0.5)`: Python numbers are copied in every call.",
         ),
-        "jax-puts": (
+        "jax-many_puts": (
             "Put on the devices once, before the loop, what stays the same: an array of NumPy is copied again each time.",
             "Of what changes copy the next while this step is computed: call `jax.device_put` before the step is done.",
         ),
-        "jax-through": (
+        "jax-copies_through_the_host": (
             "Keep the sharding that arrays have: a `jax.device_put` that changes it reads all of them to the host, and copies them back.",
             "What a step gives may have another one, by its `out_shardings`: then XLA moves the parts between devices.",
         ),
@@ -380,7 +380,7 @@ def _diagnose_cpus(context: Context) -> Iterator[Finding | None]:
         arguments["line"] = Line(max(lines, key=lambda line: lines[line]))
     hosts = context.idle.states
     is_through = any(through_host(context.trace, host).start.size for host in hosts)
-    action = "through" if is_through else "puts"
+    action = "copies_through_the_host" if is_through else "many_puts"
     yield H2D_EXPOSED.of_rows(context, rows, arguments=arguments, action=action, keeps_waiting=True)
 
 

@@ -29,7 +29,7 @@ ON: Final = "[, with {hooks} on]"
 
 _TRACED: Final = "Turn {hooks} off while training, and capture again."
 _ALL: Final = "It slows down all Python, or each call of a step. How much of this time it takes is not recorded; all of it at most."
-TURNED_OFF: Final = dict.fromkeys(("traced", "jax-traced"), (_TRACED, _ALL))
+TURNED_OFF: Final = dict.fromkeys(("slow_settings", "jax-slow_settings"), (_TRACED, _ALL))
 """Where something is on that notes each allocation, call or line of Python, or that checks or runs steps op by op."""
 
 _ONE_BY_ONE: Final = {
@@ -38,14 +38,14 @@ _ONE_BY_ONE: Final = {
 }  # fmt: skip
 
 CONVERSIONS: Final = {
-    "convert": (
+    "converted_values": (
         "Convert once before the loop what stays the same, `tf.constant(array)`; let `tf.data` make what changes.",
         (
             "A list, or an array of another dtype or order than the tensor, is copied number by number, on the thread of the "
             "steps; `np.asarray(rows, np.float32)` prepares it."
         ),
     ),
-    "jax-convert": (
+    "jax-converted_values": (
         "Give the step arrays: convert once before the loop what stays the same, and lists and numbers with `np.asarray`.",
         "`jnp.array` converts a list number by number in Python: one of 200 rows of 400 took 270 ms, with `np.asarray` 1.3.",
     ),
@@ -269,12 +269,12 @@ HOST_BOUND: Final = Rule(
         "small": "Give the devices more work per step: a larger batch, or `steps_per_execution` in `compile()` of Keras.",
         **TURNED_OFF,
         **CONVERSIONS,
-        "jax-puts": (
+        "jax-many_puts": (
             "Put on the devices once, before the loop, what stays the same; of many arrays `np.stack` one on the host and put that.",
             "Each `jax.device_put` of an array, also of one in a tree, takes tens of microseconds and more on the calling thread.",
         ),
         "eager": "Put the step into a graph: `run_eagerly=False` in Keras, or `@tf.function` on the function that runs the step.",
-        "replica": (
+        "ops_of_replicas": (
             "Run fewer and larger ops: on whole arrays instead of `tf.map_fn` and loops, one variable instead of many small ones.",
             "A larger batch needs fewer steps. Convert large constants once, with `tf.constant` before the loop.",
         ),

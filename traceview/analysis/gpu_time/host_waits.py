@@ -282,7 +282,7 @@ def _host_ops(waits: Waits) -> Finding | None:
     is_replica = waits.context.trace.device_list[waits.device].kind == "replica"
     is_small = waits.is_of_small_step
     line = {} if is_small else waits.line_of_calls
-    action = "replica" if is_replica else ""
+    action = "ops_of_replicas" if is_replica else ""
     is_called = not (is_replica and waits.has_many_ops)
     if is_called and (is_small or (is_replica and waits.is_of_dispatch)):
         action = "small"
@@ -291,9 +291,9 @@ def _host_ops(waits: Waits) -> Finding | None:
     python = waits.python(State.PYTHON) if line else None
     inner = (python.inner if python else None) or ""
     if inner.endswith(_PUTS):
-        action = "puts"
+        action = "many_puts"
     elif inner.startswith((*CONVERTS, NUMPY)):
-        action = "convert"
+        action = "converted_values"
     if waits.tracing:
         action = TRACED
     return waits.finding(

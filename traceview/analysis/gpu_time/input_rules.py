@@ -67,18 +67,18 @@ _LATE: Final = "waiting_map"
 """Python of a parallel map waits, and computes little."""
 _ELEMENTS: Final = "generator_elements"
 """It yields many elements per step, each quickly."""
-_REPEATED: Final = "repeated"
+_REPEATED: Final = "repeated_passes"
 """The window holds whole passes over the data, each of which makes the same again."""
 _FEWEST_PASSES: Final = 3
 """The first and the last of them may be parts."""
 _DROPPED: Final = "dropped"
-_SKIPPED: Final = "skipped"
+_SKIPPED: Final = "skipped_parts"
 """A batch cost 3.4 ms of processor time where parts were skipped behind a map, 2.6 ahead of it, and 0.8 in one go (TensorFlow 2.21)."""
 _SMALL: Final = "small_elements"
-_PARTS: Final = "parts"
+_PARTS: Final = "parts_of_elements"
 """A parallel map makes many elements per step, each quickly."""
-_ITERATOR: Final = "iterator"
-_BEGINS: Final = "begins"
+_ITERATOR: Final = "new_iterators"
+_BEGINS: Final = "generator_begun_often"
 _MADE: Final = "made"
 """The step makes the data set, in its graph."""
 _FEWEST_ITERATORS: Final = 2
@@ -100,7 +100,7 @@ _KINDS: Final = (
     (r"Filter.*", "filter"),
     (r".*Cache.*|Snapshot.*", "cache"),
     (r"Unbatch.*", "unbatch"),
-    (r".*Repeat.*|Concatenate.*|Zip.*|Take.*|Skip.*", "elements"),
+    (r".*Repeat.*|Concatenate.*|Zip.*|Take.*|Skip.*", "single_elements"),
 )
 """What the name of a stage looks like, and the action that makes it faster."""
 
@@ -206,7 +206,7 @@ _ACTIONS: Final[dict[str, Advised]] = {
         "Use `tf.io.parse_example` on batches.",
     ),
     "filter": "Filter before expensive stages: `dataset.filter(predicate)` ahead of `dataset.map` and `dataset.batch`.",
-    "rejected": (
+    "rejected_elements": (
         "Store what the filter keeps, with `dataset.save(path)`, or reject elements before they are read.",
         "A filter reads and tests every element that it rejects.",
     ),
@@ -218,7 +218,7 @@ _ACTIONS: Final[dict[str, Advised]] = {
         "Leave out `unbatch`: `dataset.rebatch(n)` makes batches of another size without taking them apart.",
         "A batch of 256 rows took 0.05 instead of 0.16 ms (TensorFlow 2.21). What shuffles rows goes ahead of the first `batch`.",
     ),
-    "elements": (
+    "single_elements": (
         "Batch earlier: the slowest stage hands on one element at a time.",
         "With fewer elements it has less to do.",
     ),
@@ -578,7 +578,7 @@ class _Sentences:
             whole = f"{stage.name}::"
             before = [kind_of(s.name) for s in supply.stages if s.name.startswith(whole)]
             may_move = any(action_for(kind) in _MOVABLE for kind in before)
-            return action if may_move else "rejected"
+            return action if may_move else "rejected_elements"
         if action == _GENERATOR and self._waits:
             return self._waiting
         return _ELEMENTS if action == _GENERATOR and self._yields_quickly(stage) else action

@@ -58,10 +58,10 @@ _BESIDE: Final = {
 _AWAITED_ACTIONS: Final[dict[str, Advised]] = {
     "starts": (
         "Start threads and processes once, before the loop, and keep them: a pool, or workers that take from a queue.",
-        "A thread that starts another waits until it runs, beside all that has the cores.",
+        "A thread that starts another waits until that one runs, and so until it has a core.",
     ),
     "queue": FEED,
-    "beside": (
+    "waits_of_others": (
         "See what the other threads wait for in {beside}: more threads help only if they need not take turns there.",
         "A lock, a connection or a file that they share lets one go on at a time.",
     ),
@@ -70,7 +70,7 @@ _AWAITED_ACTIONS: Final[dict[str, Advised]] = {
         "Wait less often, or in a thread of its own.",
         "Or let what it waits for come earlier: fill the queue ahead, or schedule further steps before waiting for all of them.",
     ),
-    "file": (
+    "reading_files": (
         "Read the file once, before the loop, if it fits into memory: `rows = file['rows'][:]`; else whole blocks of it.",
         (
             "Each call opens and unpacks a part again: from memory a step took 3.5 instead of 10.6 ms, with all rows of a batch in one call "
@@ -95,7 +95,7 @@ _NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
         "Call `model(batch, training=False)` in the loop, or `predict` in every 100th step only: each call makes a data set.",
         "`predict_on_batch` makes none either.",
     ),
-    "stopping": (
+    "early_stopping": (
         "Leave out `restore_best_weights`, for which `EarlyStopping` copies all weights, or make epochs longer: `steps_per_epoch`.",
         "It copied them after each epoch that was better: steps took 4.2 ms, else 2.8, and 3.8 in epochs twice as long (TensorFlow 2.21).",
     ),
@@ -126,7 +126,7 @@ def _in_step(what: str) -> str:
 
 
 _USED_IN: Final = {
-    "file": lazy_pattern(
+    "reading_files": lazy_pattern(
         r"(?:(?:h5py|zarr|tables|netCDF4|PIL|pandas/io/parsers)/|pyarrow/(?:parquet|feather)|numpy/lib/(?:_npyio|_?format)"
         r"|(?:zipfile|gzip|bz2|lzma|tarfile)[./]).* in (?!\w*(?:write|save|dump|set|create|add|flush|close|copy))",
         re.DOTALL,
@@ -143,7 +143,7 @@ _UNSEEN_ACTIONS: Final = {
         f"{_LOOK_FOR_IT} no samples of Python, which would show the line, were recorded.",
         "`traceview capture` records them, in a file beside the trace. What is not needed in each step, do less often: `if step % 100 == 0: log(...)`.",
     ),
-    "unmet": (
+    "samples_elsewhere": (
         f"{_LOOK_FOR_IT} no sample of Python met one of them.",
         "Capture more steps. What is not needed in each step, do less often: `if step % 100 == 0: log(...)`.",
     ),
@@ -184,7 +184,7 @@ CALLBACK_STALL: Final = Rule(
             "Put the ops between steps into a graph: `@tf.function` on the function that runs them.",
             "That leaves little more than the time of the ops themselves. Or run them less often: `if step % 100 == 0: ...`",
         ),
-        "indices": (
+        "indexing": (
             "Fetch the tensor once, `values = tensor.numpy()`, and index the array: each index of a tensor runs ops.",
             "Or put what needs the values into a graph, `@tf.function`.",
         ),
@@ -273,7 +273,7 @@ BETWEEN_CALLS: Final = Rule(
     action="Record with `traceview capture`, whose samples of Python name the line that ran.",
     advice=_BEFORE_AND_AFTER,
     actions={
-        "sampled": (
+        "samples_elsewhere": (
             "Capture more steps: Python is sampled every millisecond or so, and no sample met this time.",
             _BEFORE_AND_AFTER,
         )
@@ -362,6 +362,7 @@ GARBAGE_COLLECTION: Final = Rule(
     action="Call `gc.freeze()` once before the loop: collections then skip all that exists by then.",
     advice="Do not call `gc.collect()` in every step. Objects that are kept, such as logs of each step, make collections more frequent.",
     notes=SOME_STEPS,
+    metrics=METRICS,
     reasons={"": "Python recorded its collections"},
     example="GPU:0 waits 14.5 of 57.5 ms (25%) for Python's garbage collector",
 )
@@ -388,7 +389,7 @@ NUMPY: Final = "numpy/"
 
 _INDEXES: Final = "StridedSlice"
 
-TRACED: Final = "traced"
+TRACED: Final = "slow_settings"
 """The key of the advice where something slows each call of Python."""
 
 _OF_RUNNING: Final = ("", *_USED_IN)
@@ -405,7 +406,7 @@ def _instead(python: PythonShare | None) -> str:
 
 
 _HOOK: Final = lazy_pattern(r"(\w+\.)?on_(?:train|epoch|test|predict)_\w+")
-_OF_KERAS: Final = {"Model.predict": "predict", "EarlyStopping.on_epoch_end": "stopping"}
+_OF_KERAS: Final = {"Model.predict": "predict", "EarlyStopping.on_epoch_end": "early_stopping"}
 
 
 def _keras_key(python: PythonShare | None, instead: str) -> str:
@@ -432,7 +433,7 @@ def _beside(waits: Waits, key: str) -> tuple[str, dict[str, Argument]]:
 
 def _action(key: str, note: str) -> str:
     """The key of the advice: more threads help one that waits for others only if these do not wait themselves."""
-    return "beside" if (key, note) == ("queue", "beside-waits") else key
+    return "waits_of_others" if (key, note) == ("queue", "beside-waits") else key
 
 
 def _short(waits: Waits, rule: Rule) -> str:
@@ -470,7 +471,7 @@ def between_calls(waits: Waits) -> Finding | None:
             for metric, event in events.items()
             if event is not None
         ]
-    action = "sampled" if waits.is_sampled else ""
+    action = "samples_elsewhere" if waits.is_sampled else ""
     return waits.finding(BETWEEN_CALLS, evidence=around, action=action, unsure="unseen")
 
 
@@ -479,8 +480,8 @@ def between_steps(waits: Waits) -> Finding | None:
     python = waits.python(State.BETWEEN)
     arguments, key = line_argument(python), _instead(python) if python else "unseen"
     if python and (python.inner or "").startswith(CONVERTS):
-        key = "convert"
-    if key in (*_OF_RUNNING, "convert") and waits.tracing:
+        key = "converted_values"
+    if key in (*_OF_RUNNING, "converted_values") and waits.tracing:
         key, arguments = TRACED, arguments | waits.tracing
     else:
         key = _keras_key(python, key or _numpy_key(python))
@@ -499,9 +500,9 @@ def between_steps(waits: Waits) -> Finding | None:
     note, beside = _beside(waits, key)
     action = _action(key, note)
     if ops is not None and _INDEXES in ops[0].types:
-        action = "indices"
+        action = "indexing"
     elif key == "unseen" and waits.is_sampled:
-        action = "unmet"
+        action = "samples_elsewhere"
     return waits.finding(
         CALLBACK_STALL,
         arguments=arguments | beside,

@@ -280,6 +280,8 @@ def found_steps(steps: Steps) -> str:
         count = f"{numbers.plural(max(by_host.values()), 'step')} on each of {len(by_host)} hosts"
     elif len(by_host) > 1:
         count += f" on {len(by_host)} hosts"
+    if steps.method == "marker" and (steps.steps_per_call or steps.loop_function):
+        return f"{count} marked by traceview capture"
     return f"{count} found {look_of(STEP_METHODS, steps.method).words}"
 
 

@@ -103,7 +103,7 @@ RETRACING: Final = Rule(
             "Give {argument} one dtype in all calls: `jnp.asarray(value, jnp.float32)`.",
             "A Python number is weakly typed, `~float32[]`, which an array is not.",
         ),
-        "jax-static": (
+        "jax-static_arguments": (
             "Pass {argument} as an array: leave it out of `static_argnums` and `static_argnames`.",
             "Each value of a static argument compiles the function anew. One program serves all values of an array, or of a number.",
         ),
@@ -111,7 +111,7 @@ RETRACING: Final = Rule(
             "Give {argument} one sharding in all calls: `jax.device_put(batch, sharding)`.",
             "`out_shardings` of `jax.jit` sets that of results that the next step is given.",
         ),
-        "jax-keys": (
+        "jax-missing_arguments": (
             "Give each call {argument}, zeros or a default where it has none: other arguments or keys compile the function anew.",
             "A mask, or a weight of 0, leaves it out of the sum.",
         ),
@@ -164,11 +164,11 @@ COMPILE_IN_WINDOW: Final = Rule(
     },
     action="Capture later, when everything is compiled, with `--steps 100:110`.",
     actions={
-        "again": (
+        "functions_made_anew": (
             "Make each `tf.function` once, before the loop, and call it with the same shapes in each step.",
             "A function that is made in the loop is traced each time. `dataset.batch(n, drop_remainder=True)` gives equal shapes.",
         ),
-        "jax-again": (
+        "jax-functions_made_anew": (
             "Make each `jax.jit` once, before the loop; give each call the same shapes, dtypes and static arguments.",
             "`JAX_LOG_COMPILES=1` names what is compiled, and `JAX_EXPLAIN_CACHE_MISSES=1` says why.",
         ),
@@ -176,7 +176,7 @@ COMPILE_IN_WINDOW: Final = Rule(
             "Make it once: let a `tf.Variable` hold what changes, which layers and callbacks assign.",
             "`make_train_function(force=True)`, and `compile()` before `fit()`, trace and optimize the whole step again.",
         ),
-        "jax-requested": (
+        "jax-compilation_asked_for": (
             "Lower or compile it once, before the loop, and keep the result.",
             "`lower`, `compile` and `cost_analysis` work on the whole function in each call, also where nothing has changed.",
         ),
@@ -274,9 +274,9 @@ def compilation(waits: Waits) -> Finding | None:
         )
         rows = context.ledger.spans_of([waits.device], waits.rows)
         asked_ps = int(_sampled_in(waits, REQUESTED)[0].within(rows.start, rows.end).sum())
-        key = "again" if recurs else ""
+        key = "functions_made_anew" if recurs else ""
         if recurs and 2 * asked_ps >= int((rows.end - rows.start).sum()):
-            key = "requested"
+            key = "compilation_asked_for"
         arguments = line_argument(waits.python(State.COMPILE))
         return waits.finding(COMPILE_IN_WINDOW, arguments=arguments, action=key)
     traced_by = {call.traced_by for call in retraced if call.traced_by}
@@ -462,11 +462,11 @@ def _changed(change: ArgumentChange) -> Changed:
     """`float32[96,128] -> float32[64,128]`."""
     old, new = change.old, change.new
     words = " -> ".join(_kind(each) if each else "absent" for each in (old, new))
-    kind = "" if old and new else "keys"
+    kind = "" if old and new else "missing_arguments"
     if old is not None and new is not None:
         if old.static or new.static:
             # An object cannot be passed as an array.
-            kind = "" if new.static == "object" else "static"
+            kind = "" if new.static == "object" else "static_arguments"
         elif old.type == new.type:
             kind, words = "sharding", f"{_kind(old)} placed differently"
         else:

@@ -520,23 +520,27 @@ def without_core(context: Context) -> Finding | None:
 
 
 def _other_processes(context: Context) -> Finding | None:
-    """What devices lose because other processes have the cores, with the load of the host where they took most."""
-    loads = [(load, host) for host in context.trace.hosts if (load := _load_of(host))]
+    """What devices lose because other processes have the cores, with the loads of their hosts, that with most of it first."""
+    trace, rows = context.trace, context.ledger.rows(states=OTHER_PROCESSES.states)
+    lost = context.ledger.by_device(rows).items()
+    hosts = {trace.device_list[device].host for device, lost_ps in lost if lost_ps}
+    loads = [(load, trace.hosts[host]) for host in hosts if (load := _load_of(trace.hosts[host]))]
     if not loads:
         return None
-    (other_ratio, started_ratio), host = max(loads, key=lambda of: of[0][0])
+    loads.sort(key=lambda of: (-of[0][0], of[1].name))
+    (other_ratio, started_ratio), host = loads[0]
     key = _STARTED if (started_ratio or 0.0) > _MAIN_RATIO * other_ratio else ""
-    shares = {"other_ratio": other_ratio, "started_ratio": started_ratio}
     return OTHER_PROCESSES.of_rows(
         context,
-        context.ledger.rows(states=OTHER_PROCESSES.states),
+        rows,
         arguments={
             "share": Quantity(other_ratio, "ratio"),
             "cores": Number(host.captured.load.cores or 0, "core"),
         },
         evidence=[
-            Evidence(name, share, None, host.name)
-            for name, share in shares.items()
+            Evidence(metric, share, None, host.name)
+            for load, host in loads
+            for metric, share in zip(OTHER_PROCESSES.metrics, load, strict=True)
             if share is not None
         ],
         title=key,

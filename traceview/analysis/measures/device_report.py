@@ -201,8 +201,8 @@ class DeviceTime(Record, frozen=True):
 
 
 OPS_OF_CPUS: Final = (
-    "On CPU devices compute is all time in which ops run here. Bars and findings count what others cost these ops, such as a "
-    "pipeline that takes cores, as theirs, and very short ops as dispatch."
+    "On CPU devices compute is here all time in which ops run. Bars and findings leave out of it what ops lose to others, such "
+    "as a pipeline that takes cores, and very short ops, which count as dispatch."
 )
 
 

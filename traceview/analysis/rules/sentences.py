@@ -7,13 +7,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from traceview.analysis.rules.finding import EXPLAINS, Evidence, Finding
+from traceview.analysis.rules.finding import EXPLAINS, Evidence, Finding, FindingLoss
 from traceview.analysis.rules.rule import Rule, phrases_of
 from traceview.base.text import lazy_pattern, shell_path, shell_word
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.phrase import Phrase, Token, phrase
 from traceview.document.vocabulary import SEVERITIES, look_of, thread_words
+from traceview.ledger.states import State
 
 _SHOWN_EVIDENCE: Final = 6
 _OF_LOGDIR: Final = lazy_pattern(r"traceview ((?:show )?[a-z]+) LOGDIR\b")
@@ -76,7 +77,7 @@ def shown_finding(
         code=finding.code,
         severity=look_of(SEVERITIES, finding.severity),
         title=sentences["title"],
-        cost=_cost(finding, time),
+        cost=_cost(finding, rule, time),
         explanation=sentences["explanation"],
         evidence=evidence_phrase(finding.evidence, rule),
         confidence=finding.confidence,
@@ -95,7 +96,7 @@ _MORE_RATIO: Final = 1.1
 """Of a loss: a gain so far above it is explained; a choice of ours."""
 
 
-def _cost(finding: Finding, time: str) -> str:
+def _cost(finding: Finding, rule: Rule, time: str) -> str:
     """`18.8% of the GPU time; without it a step is about 9.30 ms shorter`; empty where it costs no time.
 
     A bound may be above the loss: it is of a path that goes from device to device.
@@ -108,10 +109,20 @@ def _cost(finding: Finding, time: str) -> str:
     if not loss.has_steps:
         return share
     if bound_ps is None:
-        return f"{share}; gain per step unknown"
+        return f"{share}; gain per step unknown: {_why_no_gain(finding, loss, rule)}"
     # The path also holds what runs elsewhere for it.
     more = ", with what waits for it" if bound_ps > _MORE_RATIO * loss.ps_per_step else ""
     return f"{share}; without it a step is about {numbers.time(bound_ps)} shorter{more}"
+
+
+def _why_no_gain(finding: Finding, loss: FindingLoss, rule: Rule) -> str:
+    if State.NO_WORK.key in loss.states:
+        return "it depends on the work that the idle devices get"
+    if finding.sentences[:1] and finding.sentences[0] in rule.at_least:
+        return "it may be more than the loss"
+    if not finding.devices:
+        return "no device was recorded"
+    return "threads also waited for cores, and when is not recorded"
 
 
 def evidence_phrase(evidence: Sequence[Evidence], rule: Rule) -> Phrase:

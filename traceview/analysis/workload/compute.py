@@ -541,7 +541,7 @@ def _optimizer(context: Context, ops: _SomeOps) -> Finding | None:
         ops.rows,
         arguments=_named(context, ops.types[:1], ops.by_label),
         evidence=[Evidence("compute_ratio", share, None, ""), *_type_evidence(ops)],
-        action="sparse" if is_sparse else "",
+        action="embeddings" if is_sparse else "",
     )
 
 

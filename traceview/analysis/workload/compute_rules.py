@@ -326,7 +326,7 @@ OPTIMIZER_BOUND: Final = _rule(
     action="Use a larger batch per replica: it needs fewer updates per example, and an update takes no longer.",
     advice="An optimizer with less state, such as SGD, does less work per parameter.",
     actions={
-        "sparse": (
+        "embeddings": (
             "Train embeddings with `tf.keras.optimizers.SGD` without momentum: it updates only the rows that were looked up.",
             "Adaptive optimizers of Keras update the whole table. A larger batch needs fewer updates per example.",
         ),

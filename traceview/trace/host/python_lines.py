@@ -529,15 +529,21 @@ class PythonLines:
 
     @cached_property
     def _ready_ps(self) -> Int64Array:
-        """How long the thread of each sample was ready without a core since the round before; 0 where no clock says that."""
-        ready_ps = np.zeros(self._samples.count, dtype=np.int64)
+        """How long the thread of each sample was ready without a core since the round before, and at most; int64 `[2, samples]`.
+
+        Where no clock says that, 0 and more than any time.
+        """
+        ready_ps = np.zeros((2, self._samples.count), dtype=np.int64)
+        ready_ps[1] = FURTHEST_NS
         clocks = self._recording.once(clocks_of_hosts).get(self._host)
         for number, thread in enumerate(self._samples.threads if clocks else ()):
             if clocks and (place := clocks.of_python(thread)) != NONE:
-                rows = self._rows_of(number)
-                times = np.stack((self.previous_ps[rows], self.time_ps[rows]))
-                before, until = np.interp(times, clocks.time_ps, clocks.ready_ps[place])
-                ready_ps[rows] = until - before
+                rows, clock_ps = self._rows_of(number), clocks.ready_ps[place]
+                since, until = times = np.stack((self.previous_ps[rows], self.time_ps[rows]))
+                before, after = np.interp(times, clocks.time_ps, clock_ps)
+                first = np.maximum(places(clocks.time_ps, since, right=True) - 1, 0)
+                last = np.minimum(places(clocks.time_ps, until), clock_ps.size - 1)
+                ready_ps[:, rows] = after - before, clock_ps[last] - clock_ps[first]
         return ready_ps
 
     @cached_property
@@ -545,7 +551,8 @@ class PythonLines:
         """The part of a core that the thread of each sample used in all its time with this stack; NaN where unknown.
 
         Between two samples with the same stack it was there. Where there is little such time, that since another stack has
-        to do, of which part was spent there. Time in which it was ready, and others had the cores, does not count.
+        to do, of which part was spent there, about half. Time in which it was ready, and others had the cores, does not count.
+        Less than `OFF_CORE_PS` does where it can not have been ready, and no lock kept the round.
         """
         samples, (before, after) = self._samples, self._successive
         stays = np.zeros(samples.count, dtype=np.bool_)
@@ -554,11 +561,17 @@ class PythonLines:
         is_known = (self._used_ps >= 0) & (self._passed_ps > 0)
         count = int(group.max(initial=-1)) + 1
         ratio = np.full(count, np.nan)
-        might_run_ps = np.maximum(self._passed_ps - self._ready_ps, self._used_ps)
-        for chosen, least_ps in ((is_known, 0), (is_known & stays, OFF_CORE_PS)):
+        might_run_ps, sure_ps = np.maximum(self._passed_ps - self._ready_ps, self._used_ps)
+        elsewhere_ps = np.bincount(group[~stays], self._passed_ps[~stays], count)
+        is_prompt = self._passed_ps < _LATE_PS
+        for chosen, run_ps, least_ps in (
+            (is_known, might_run_ps, 0),
+            (is_known & stays & is_prompt, sure_ps, np.maximum(elsewhere_ps / 2, _LATE_PS)),
+            (is_known & stays, might_run_ps, OFF_CORE_PS),
+        ):
             used, passed = (
                 np.bincount(group[chosen], ps[chosen].astype(np.float64), count)
-                for ps in (self._used_ps, might_run_ps)
+                for ps in (self._used_ps, run_ps)
             )
             np.divide(used, passed, out=ratio, where=passed > least_ps)
         return ratio[group]

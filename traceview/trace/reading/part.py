@@ -277,7 +277,8 @@ class _PartReader:
         try:
             sidecar = read_sidecar(self.space.path)
         except SidecarError as error:
-            self.problem("sidecar-unreadable", "the sidecar cannot be read", str(error))
+            text = "the sidecar with settings, lines of Python and waits for cores cannot be read"
+            self.problem("sidecar-unreadable", text, str(error))
             return None
         if sidecar is not None and sidecar.wrong_fields:
             text = "the sidecar has values of the wrong type or size; these were left out"

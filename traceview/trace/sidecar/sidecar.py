@@ -534,10 +534,15 @@ def read_sidecar(trace: Location) -> Sidecar | None:
 
     try:
         content = json.loads(path.read_text("utf-8", "strict"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise SidecarError(f"{path.name} is not readable: {error}") from error
+    except OSError as error:
+        raise SidecarError(f"{path.name}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        # What is cut off ends in the text that it breaks.
+        read = getattr(error, "doc", "")[: getattr(error, "pos", 0)].encode()
+        place = getattr(error, "start", len(read))
+        raise SidecarError(f"{path.name} is damaged or cut off at byte {place}") from error
     if not isinstance(content, dict):
-        raise SidecarError(f"{path.name} is not readable: it holds no object of JSON")
+        raise SidecarError(f"{path.name} is none that traceview wrote")
     return _sidecar(content)
 
 
