@@ -8,17 +8,7 @@ from typing import Any
 
 import pytest
 
-from traceview.store import remote
-
 FIXTURE = "slow-input-2"
-
-
-@pytest.fixture(autouse=True)
-def nothing_kept() -> Iterator[None]:
-    """No test is answered by what another has read."""
-    remote.blocks_of.cache_clear()
-    yield
-    remote.blocks_of.cache_clear()
 
 
 @pytest.fixture

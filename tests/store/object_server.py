@@ -60,7 +60,6 @@ class Objects:
 
     content: dict[str, bytes] = field(default_factory=dict)
     is_closed: bool = False
-    sent_bytes: dict[str, int] = field(default_factory=dict)
     ranges: list[str] = field(default_factory=list)
     blocks: dict[str, bytes] = field(default_factory=dict)
     """Of an object that is written in blocks, what has come of it."""
@@ -109,7 +108,6 @@ class _Handler(AnyRequest):
             end = min(int(last) + 1, len(content)) if last else len(content)
             headers["Content-Range"] = f"bytes {first}-{end - 1}/{len(content)}"
             status, content = 206, content[int(first) : end]
-        self.objects.sent_bytes[name] = self.objects.sent_bytes.get(name, 0) + len(content)
         self.send(status, content, headers)
 
     def send(self, status: int, content: bytes, headers: dict[str, str] | None = None) -> None:

@@ -75,33 +75,11 @@ def test_a_version_of_s3_tells_that_a_file_has_changed(
     for name, content in recorded.items():
         s3.put_object(Bucket="bucket", Key=f"logs/{name}", Body=content)
     assert command("analyze", "s3://bucket/logs").code == 0
-    remote.blocks_of.cache_clear()
     other = bytes(len(recorded[TRACE]))
     after_the_first_read(
         monkeypatch, lambda: s3.put_object(Bucket="bucket", Key=f"logs/{TRACE}", Body=other)
     )
     done = command("analyze", "s3://bucket/logs")
-    assert (done.code, CHANGED in done.err) == (11, True)
-
-
-def test_a_small_file_that_has_grown_since_it_was_listed_is_said_to(
-    command: Command,
-    memory: Any,
-    in_memory: str,
-    recorded: dict[str, bytes],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One request could give the beginning of the longer file."""
-    entries = service.Service.entries
-
-    def listing(self: service.Service, path: str) -> dict[str, service.Entry]:
-        listed = entries(self, path)
-        if path.endswith("07_57_19"):
-            memory.pipe_file(f"/logs/{TRACE}", recorded[TRACE] * 2)
-        return listed
-
-    monkeypatch.setattr(service.Service, "entries", listing)
-    done = command("analyze", in_memory)
     assert (done.code, CHANGED in done.err) == (11, True)
 
 

@@ -15,7 +15,6 @@ from tests.command import Command
 from tests.store.object_server import served
 from traceview.base.errors import StoreError
 from traceview.cli.commands.watch import _Watch
-from traceview.store import remote
 from traceview.store.address import location_of
 from traceview.watch.follow import Follower, Job
 
@@ -34,7 +33,6 @@ def memory(fixtures: Path) -> Iterator[Any]:
     filesystem.pipe_file("/logs/plugins/profile/one/host.xplane.pb", trace.read_bytes())
     yield filesystem
     filesystem.store.clear()
-    remote.blocks_of.cache_clear()
 
 
 def test_a_store_is_watched(command: Command, memory: Any) -> None:
@@ -45,7 +43,6 @@ def test_a_store_is_watched(command: Command, memory: Any) -> None:
     assert done.out.startswith("one · mean step 58.2 ms")
     assert command(*watch).out == ""
     assert b'run="one"' in memory.cat_file("/run.prom")
-    assert not remote.blocks_of.cache_info().currsize
 
 
 def test_a_store_that_fails_does_not_end_the_watch(

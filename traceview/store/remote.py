@@ -1,18 +1,13 @@
-"""Names files in stores as `Path` names those on disk, reads them in ranges, and writes files that were made here.
-
-Several ranges are read at the same time, and each byte once: what has been read in part is kept for a while, because a run
-is chosen by parts of its files before it is read.
-"""
+"""Names files in stores as `Path` names those on disk, reads them in ranges, and writes files that were made here."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Final, Literal, cast
+from typing import Any, BinaryIO, Final, Literal
 
 from traceview.base.errors import StoreError, TraceNotFoundError, UsageError
 from traceview.base.location import Location
@@ -178,11 +173,11 @@ class RemotePath:
 
     def open(self, mode: Literal["rb"] = "rb") -> BinaryIO:
         """The file, to be read in parts or whole. Raises `FileNotFoundError`, `IsADirectoryError`, `StoreError`."""
-        entry = self.stat()
+        # Listings may write versions in another way than what is said of one file.
+        entry = self._service.entry(self._text)
         if entry.is_folder:
             raise IsADirectoryError(21, "Is a directory", str(self))
-        # It is what `open` gives in Python, which no class of `io` says of itself.
-        return cast("BinaryIO", RemoteFile(self._service, self._text, entry))
+        return io.BufferedReader(RemoteFile(self._service, self._text, entry), BLOCK_BYTES)
 
     def read_bytes(self) -> bytes:
         """The content of the file."""
@@ -266,26 +261,17 @@ RANGE_BYTES: Final = 8 << 20
 AT_ONCE: Final = 8
 """Requests for one file at the same time: one alone does not fill a network."""
 
-_KEPT_FILES: Final = 64
-
-
-@lru_cache(_KEPT_FILES)
-def blocks_of(name: str, entry: Entry) -> dict[int, bytes]:
-    """The blocks of a version of a file that were read, by number; `blocks_of.cache_clear()` keeps none."""
-    return {}
-
 
 class RemoteFile(io.RawIOBase):
-    """A file of a store, opened to be read."""
+    """A file of a store, opened to be read; `entry`: what the store said of it then."""
 
     def __init__(self, service: Service, path: str, entry: Entry) -> None:
         super().__init__()
         self._service = service
         self._path = path
         self._entry = entry
-        self._blocks = blocks_of(service.shown(path), entry)
-        self._size = entry.st_size
         self._place = 0
+        self._has_part = False
 
     def readable(self) -> bool:
         """It is."""
@@ -297,90 +283,63 @@ class RemoteFile(io.RawIOBase):
 
     def seek(self, place: int, whence: int = io.SEEK_SET) -> int:
         """Go to a byte; returns which."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
+        size = self._entry.st_size
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: size}[whence]
         self._place = max(0, base + place)
         return self._place
 
-    def read(self, count: int | None = -1) -> bytes:
-        """The next bytes: all of them for -1, fewer only at the end."""
-        begin = min(self._place, self._size)
-        end = self._size if count is None or count < 0 else min(begin + count, self._size)
-        self._place = end
-        numbers = range(begin // BLOCK_BYTES, -(-end // BLOCK_BYTES))
-        self._fetch([number for number in numbers if number not in self._blocks])
-        data = b"".join(self._blocks[number] for number in numbers)
-        if begin == 0 and end == self._size:
-            # Nobody reads a part after the whole.
-            self._blocks.clear()
-            return data
-        first = numbers.start * BLOCK_BYTES
-        return data[begin - first : end - first]
+    def readall(self) -> bytes:
+        """All that follows."""
+        return self.read(max(0, self._entry.st_size - self._place)) or b""
 
-    def _fetch(self, missing: list[int]) -> None:
-        ranges = list(_joined(missing))
-        has_parts = bool(self._blocks)
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer with the next bytes, in several ranges at the same time; returns how many, fewer only at the end.
+
+        Raises `StoreError`, also if the store has another file by now than when this one was opened.
+        """
+        begin, end = self._place, min(self._place + len(buffer), self._entry.st_size)
+        begins = range(begin, end, RANGE_BYTES)
+        if not begins:
+            return 0
         try:
-            if len(ranges) == 1:
-                self._read(*ranges[0])
-            elif ranges:
-                self._read_at_once(ranges)
+            for at, data in zip(begins, self._read_at_once(begins, end), strict=True):
+                buffer[at - begin : at - begin + len(data)] = data
         except SilentError:
             raise
-        except (StoreError, FileNotFoundError) as error:
-            if isinstance(error, StoreError) or self._blocks:
-                self._check_same()
-            raise
-        if ranges and (has_parts or len(ranges) > 1):
+        except (StoreError, FileNotFoundError):
             self._check_same()
+            raise
+        if self._has_part or len(begins) > 1:
+            self._check_same()
+        self._has_part = True
+        self._place = end
+        return end - begin
 
-    def _read_at_once(self, ranges: list[tuple[int, int]]) -> None:
-        with ThreadPoolExecutor(min(AT_ONCE, len(ranges))) as pool:
-            reads = [pool.submit(self._read, begin, end) for begin, end in ranges]
+    def _read_at_once(self, begins: Sequence[int], end: int) -> list[bytes]:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            reads = [pool.submit(self._read, at, min(at + RANGE_BYTES, end)) for at in begins]
             try:
-                for read in reads:
-                    read.result()
+                return [read.result() for read in reads]
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
-    def _read(self, begin: int, end: int) -> None:
-        end = min(end, self._size)
+    def _read(self, begin: int, end: int) -> bytes:
         # One byte more than there should be shows that the file has grown.
-        data = self._service.read(self._path, begin, end + (end == self._size))
+        data = self._service.read(self._path, begin, end + (end == self._entry.st_size))
         if len(data) != end - begin:
             name = self._service.shown(self._path)
             raise StoreError(f"{name}: {len(data):,} bytes came instead of {end - begin:,}")
-        for place in range(begin, end, BLOCK_BYTES):
-            offset = place - begin
-            self._blocks[place // BLOCK_BYTES] = data[offset : offset + BLOCK_BYTES]
+        return data
 
     def _check_same(self) -> None:
-        """Raise `StoreError` if the store has another file by now than when this one was opened.
-
-        Listings may write versions in another way than what is said of one file, so both are asked before that is said.
-        """
         try:
             if self._service.entry(self._path) == self._entry:
-                return
-            folder, _, name = self._path.rpartition("/")
-            if self._service.entries(folder or "/").get(name) == self._entry:
                 return
         except FileNotFoundError:
             # It was deleted, which is a change, too.
             pass
-        self._blocks.clear()
         raise StoreError(
             f"{self._service.shown(self._path)}: the file changed while it was read",
             hint="read it again when nothing writes it any more",
         )
-
-
-def _joined(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Blocks beside each other as ranges of bytes, none longer than one request should be."""
-    most = RANGE_BYTES // BLOCK_BYTES
-    begin = 0
-    for place in range(1, len(numbers) + 1):
-        is_end = place == len(numbers) or numbers[place] != numbers[place - 1] + 1
-        if is_end or place - begin == most:
-            yield numbers[begin] * BLOCK_BYTES, (numbers[place - 1] + 1) * BLOCK_BYTES
-            begin = place

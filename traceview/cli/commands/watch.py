@@ -19,7 +19,7 @@ from traceview.base.location import Location
 from traceview.cli.options import argument, flag, option, place
 from traceview.cli.output import Target, say, write_file
 from traceview.document.sanitize import sanitize
-from traceview.store.address import is_remote, location_of
+from traceview.store.address import location_of
 
 if TYPE_CHECKING:
     from traceview.watch.follow import Follower, Job, Memory, News, OnFinding, Telemetry, Unreadable
@@ -235,10 +235,6 @@ class _Watch(Struct):
             # Names of runs need not be UTF-8; here every character beyond ASCII is escaped.
             content = json.dumps(to_builtins({**self.others, **own}))
             self._write(self.state, content.encode())
-        if any(is_remote(follower.logdir) for _, follower in self.jobs):
-            from traceview.store.remote import blocks_of
-
-            blocks_of.cache_clear()
 
     def _write(self, path: Location, content: bytes) -> None:
         if not content or self.written.get(path) == content:
