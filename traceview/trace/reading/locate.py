@@ -9,7 +9,6 @@ The plane `Task Environment` says when the profile started and stopped.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -46,7 +45,6 @@ def profile_times(planes: Sequence[Plane]) -> tuple[int | None, int | None]:
 SUFFIX: Final = ".xplane.pb"
 CAPTURE_FOLDER: Final = ".traceview-"
 _CACHES: Final = (".op_stats.pb", ".op_stats_v2.pb", ".overview_page.pb", ".input_pipeline.pb")
-_DATED: Final = lazy_pattern(r"(?:.*/)?\d{4}(?:_\d\d){5}(?:_\d+)?", re.DOTALL)
 _NUMBERED: Final = lazy_pattern(r"([^0-9]*)([0-9]*)")
 _NO_PLANES: Final = "no planes in it"
 _OTHER_OUTPUT: Final = (*_CACHES, ".trace.json.gz", ".memory_profile.json.gz", ".profile-empty")
@@ -66,12 +64,6 @@ class RunSummary(Struct, frozen=True):
 
     name: str
     files: tuple[FileSummary, ...]
-
-    @property
-    def profile_start_ns(self) -> int | None:
-        """Start of the earliest host, Unix nanoseconds; None if no host recorded it."""
-        starts = [f.profile_start_ns for f in self.files if f.profile_start_ns is not None]
-        return min(starts, default=None)
 
 
 class FileSummary(Struct, frozen=True):
@@ -223,42 +215,29 @@ def choose_run(runs: tuple[RunFiles, ...], name: str | None) -> tuple[RunFiles, 
         )
     if len(runs) == 1:
         return runs[0], []
-    candidates, summaries = _candidates(runs)
+    by_age = sorted(runs, key=run_age, reverse=True)
+    summaries: list[RunSummary] = []
+    for run in by_age:
+        # A run in a store costs requests.
+        summaries.append(summarize(run))
+        if any(file.damage is None for file in summaries[-1].files):
+            break
     newest = newest_readable(summaries)
     if newest is None:
         known = ", ".join(run.name for run in runs)
         raise TraceFormatError(
-            candidates[-1].paths[0],
-            summaries[-1].files[0].damage or _NO_PLANES,
+            by_age[0].paths[0],
+            summaries[0].files[0].damage or _NO_PLANES,
             hint=f"none of the {len(runs)} runs is readable: {known}",
         )
     text = "a newer run is not readable, so this one was read"
-    return candidates[newest], [
+    return by_age[newest], [
         Problem(
             "newer-run-unreadable", text, None, f"{run.name}: {run.files[0].damage or _NO_PLANES}"
         )
-        for run in summaries
-        if run_age(run) > run_age(summaries[newest])
-        and not any(file.plane_count for file in run.files)
+        for run in reversed(summaries[:newest])
+        if not any(file.plane_count for file in run.files)
     ]
-
-
-def _candidates(runs: tuple[RunFiles, ...]) -> tuple[list[RunFiles], list[RunSummary]]:
-    """The runs that may be the newest, with their contents.
-
-    In a store each run costs requests: if all names are dates, only the newest are looked into, down to the first with an
-    undamaged file.
-    """
-    if not (is_remote(runs[0].directory) and all(_DATED.fullmatch(run.name) for run in runs)):
-        return list(runs), [summarize(run) for run in runs]
-    candidates: list[RunFiles] = []
-    summaries: list[RunSummary] = []
-    for run in sorted(runs, key=run_age, reverse=True):
-        candidates.insert(0, run)
-        summaries.insert(0, summarize(run))
-        if any(file.damage is None for file in summaries[0].files):
-            break
-    return candidates, summaries
 
 
 def run_age(run: RunSummary | RunFiles) -> tuple[str, str]:
@@ -267,19 +246,10 @@ def run_age(run: RunSummary | RunFiles) -> tuple[str, str]:
 
 
 def newest_readable(runs: Sequence[RunSummary]) -> int | None:
-    """The index of the newest run with an undamaged file, else of the newest with a damaged file.
-
-    The start of the profile decides, or the name if a run did not record its start. None if no run is readable.
-    """
-    candidates = [i for i, run in enumerate(runs) if any(file.damage is None for file in run.files)]
-    candidates = candidates or [
-        i for i, run in enumerate(runs) if any(file.plane_count for file in run.files)
-    ]
-    if any(runs[i].profile_start_ns is None for i in candidates):
-        return max(candidates, key=lambda i: run_age(runs[i]))
-    return max(
-        candidates, key=lambda i: (runs[i].profile_start_ns or 0, runs[i].name), default=None
-    )
+    """The index of the newest run, by its name, with an undamaged file, else with a readable one; None if there is none."""
+    readable = [i for i, run in enumerate(runs) if any(file.plane_count for file in run.files)]
+    whole = [i for i in readable if any(file.damage is None for file in runs[i].files)]
+    return max(whole or readable, key=lambda i: run_age(runs[i]), default=None)
 
 
 def summarize(run: RunFiles) -> RunSummary:
