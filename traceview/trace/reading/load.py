@@ -405,48 +405,35 @@ def _ends(recording: Recording, steps_by_host: Sequence[HostSteps]) -> Int64Arra
 def _set_clocks(
     hosts: tuple[Host, ...], clocks: list[HostClock], ends: Int64Array, group: tuple[int, ...]
 ) -> None:
-    """Compare each host of a group with the host that shares most collectives with it and is compared already."""
-    shares = ends[:, list(group)] != _NO_END
-    # Of integers numpy multiplies matrices slowly; counts are exact in these.
-    common = (shares.T.astype(np.float64) @ shares.astype(np.float64)).astype(np.int64)
-    np.fill_diagonal(common, 0)
-    if common.max(initial=0) < MIN_COLLECTIVES:
-        return
-    first = int(common.sum(axis=1).argmax())
-    done, left = [first], [place for place in range(len(group)) if place != first]
-    while left:
-        shared = common[np.ix_(left, done)]
-        place, by = np.unravel_index(int(shared.argmax()), shared.shape)
-        if shared[place, by] < MIN_COLLECTIVES:
-            break
-        host, reference = group[left[place]], group[done[by]]
-        done.append(left.pop(place))
-        both = ends[(ends[:, host] != _NO_END) & (ends[:, reference] != _NO_END)]
-        ahead_ps = both[:, host] - both[:, reference]
-        clocks[host] = _clock(hosts[reference], clocks[reference], clocks[host], ahead_ps)
-    moved = any(clocks[group[place]].reference is not None for place in done)
-    if moved and clocks[group[first]].method == "none":
-        clocks[group[first]] = HostClock("collectives")
+    """Compare each host of a group with the one that shares most collectives."""
+    ran = ends[:, list(group)] != _NO_END
+    shared = ran & (ran.sum(axis=1, keepdims=True) > 1)
+    first = int(shared.sum(axis=0).argmax())
+    reference = group[first]
+    for place, host in enumerate(group):
+        both = ends[ran[:, first] & ran[:, place]]
+        if host != reference and both.shape[0] >= MIN_COLLECTIVES:
+            ahead_ps = both[:, host] - both[:, reference]
+            have_starts = "none" not in (clocks[host].method, clocks[reference].method)
+            clocks[host] = _clock(hosts[reference].name, clocks[host], have_starts, ahead_ps)
+    is_compared = any(clocks[host].reference is not None for host in group)
+    if is_compared and clocks[reference].method == "none":
+        clocks[reference] = HostClock("collectives")
 
 
-def _clock(
-    reference: Host, reference_clock: HostClock, own: HostClock, ahead_ps: Int64Array
-) -> HostClock:
+def _clock(reference: str, own: HostClock, have_starts: bool, ahead_ps: Int64Array) -> HostClock:
     """The clock after a comparison: moved if the difference is clear or no profile start is known, else as before.
 
     `ahead_ps`: how much later each common collective ended on it, int64 `[collectives]`.
     """
-    have_starts = "none" not in (own.method, reference_clock.method)
     middle_ps = median_ps(ahead_ps) or 0
     residual_ps = round(MAD_TO_SIGMA * (median_ps(np.abs(ahead_ps - middle_ps)) or 0))
-    # A reference that was moved itself moves every host that follows it.
-    offset = reference_clock.offset_ps - middle_ps
-    moves = not have_starts or abs(offset) > CLEAR_RATIO * residual_ps
-    moves = moves and abs(offset) <= MAX_PS
+    moves = not have_starts or abs(middle_ps) > CLEAR_RATIO * residual_ps
+    moves = moves and abs(middle_ps) <= MAX_PS
     return HostClock(
         method="collectives" if moves else own.method,
-        reference=reference.name,
-        offset_ps=offset if moves else 0,
+        reference=reference,
+        offset_ps=-middle_ps if moves else 0,
         collective_count=int(ahead_ps.size),
         residual_ps=residual_ps,
     )
