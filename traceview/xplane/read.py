@@ -506,23 +506,15 @@ class _Reader:
             line.columns.aggregated[bad] = 1
 
     def check_sum(self, lines: Sequence[Line]) -> None:
-        """Report events that last longer together than a sum can hold as damage, and leave out the longest ones."""
-        durations = [line.columns.duration_ps for line in lines]
-        count = sum(duration.size for duration in durations)
-        most_ps = sum(each.size * int(each.max()) for each in durations if each.size)
-        if most_ps <= MAX_SUM_PS:
+        """Refuse events that last longer together than a sum can hold."""
+        columns = [line.columns for line in lines if line.columns.duration_ps.size]
+        if sum(of.duration_ps.size * int(of.duration_ps.max()) for of in columns) <= MAX_SUM_PS:
             return
-        kept = [np.where(line.columns.aggregated, 0, line.columns.duration_ps) for line in lines]
-        if sum(float(duration.sum(dtype=np.float64)) for duration in kept) <= MAX_SUM_PS:
-            return
-        longest_ps = MAX_SUM_PS // count
-        for line, duration in zip(lines, kept, strict=True):
-            name = line.header.name.decode(errors="replace")
-            self.leave_out(
-                line,
-                duration > longest_ps,
-                f"the events of the file last {MAX_SUM_PS // PS_PER_S // 86400} days together or more; those of "
-                f"{name!r} that are longer than {longest_ps / PS_PER_S:.3g} s were left out",
+        kept = (of.duration_ps[of.aggregated == 0] for of in columns)
+        if sum(float(each.sum(dtype=np.float64)) for each in kept) > MAX_SUM_PS:
+            days = MAX_SUM_PS // PS_PER_S // 86400
+            raise TraceFormatError(
+                self.path, f"the events of the file last {days} days together or more"
             )
 
 
