@@ -81,8 +81,8 @@ HOST_PLANES = (
 
 
 def as_integer(value: Stat | None) -> int | None:
-    """The value as an integer; a stat may be int64, uint64 or double (docs/xplane.md, "Messages")."""
-    return int(value) if isinstance(value, int | float) else None
+    """The value as an integer; a stat may be int64 or uint64 (docs/xplane.md, "Messages")."""
+    return value if isinstance(value, int) else None
 
 
 def decode(raw: bytes) -> str:

@@ -31,11 +31,6 @@ PLANE_KINDS = {
     (PlaneKind.GPU, 0): b"/device:GPU:0",
     (PlaneKind.GPU, 15): b"/device:GPU:15",
     (PlaneKind.TPU, 3): b"/device:TPU:3",
-    (PlaneKind.OTHER_DEVICE, -1): (
-        b"/device:TPU:3 SparseCore 1|#Chip TPU Non-Core HBM 0|/device:CUSTOM:Megascale Trace|"
-        b"/device:CUSTOM:MOSAIC:x|/virtualdevice:x|/device:GPU:|/device:GPU:-1|/device:GPU:0\n|"
-        b"/device:GPU:99999999999999999999"
-    ),
     (PlaneKind.HOST, -1): (
         b"/host:CPU|/host:CUPTI|/host:NVTX-CUPTI|/host:ROCTRACER|/host:python-tracer|"
         b"/host:TPU-runtime"
@@ -43,6 +38,8 @@ PLANE_KINDS = {
     (PlaneKind.ENVIRONMENT, -1): b"Task Environment",
     (PlaneKind.METADATA, -1): b"/host:metadata",
     (PlaneKind.UNKNOWN, -1): (
+        b"/device:TPU:3 SparseCore 1|#Chip TPU Non-Core HBM 0|/device:CUSTOM:Megascale Trace|"
+        b"/device:GPU:|/device:GPU:-1|/device:GPU:0\n|/device:GPU:99999999999999999999|"
         b"/host:__ScopeRangeCallStack__|/host:tfstreamz|/host:CPU [123]|Host CPUs|Syscalls|\xff|"
     ),
 }

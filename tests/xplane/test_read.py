@@ -178,15 +178,11 @@ def test_a_small_file_is_read_whole(tmp_path: Path) -> None:
         ({"uint64_value": 2**64 - 1}, [-1]),
         ({"uint64_value": 2**63}, [-(2**63)]),
         ({"int64_value": -(2**63)}, [-(2**63)]),
-        ({"double_value": -2.75}, [-2]),
-        ({"double_value": 2.0**61}, [2**61]),
-        ({"double_value": 2.0**62}, []),
-        ({"double_value": float("nan")}, []),
-        ({"double_value": float("-inf")}, []),
+        ({"double_value": 2.0}, []),
         ({"str_value": b"7"}, []),
     ],
 )
-def test_any_kind_of_number_is_taken(
+def test_any_kind_of_whole_number_is_taken(
     tmp_path: Path, value: dict[str, Any], expected: list[int], in_metadata: bool
 ) -> None:
     message = spaces.small_space()
@@ -198,8 +194,6 @@ def test_any_kind_of_number_is_taken(
     found = table_of(space, space.planes[0]).ints("id")
     of_first = found.value[found.event == 0].tolist()
     assert of_first == expected
-    # The same stat is a double of 0.5 in the event beside it.
-    assert found.value[found.event == 1].tolist() == [0]
 
 
 def test_text_need_not_be_utf8_and_may_hold_anything(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ class PlaneKind(Enum):
 
     GPU = "gpu"
     TPU = "tpu"
-    OTHER_DEVICE = "other"
     HOST = "host"
     ENVIRONMENT = "environment"
     METADATA = "metadata"
@@ -53,8 +52,6 @@ def plane_kind(name: bytes) -> tuple[PlaneKind, int]:
         return PlaneKind.ENVIRONMENT, -1
     if name == b"/host:metadata":
         return PlaneKind.METADATA, -1
-    if name.startswith((b"/device:", b"/virtualdevice:", b"#Chip")):
-        return PlaneKind.OTHER_DEVICE, -1
     return PlaneKind.UNKNOWN, -1
 
 

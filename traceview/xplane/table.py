@@ -30,7 +30,6 @@ from traceview.xplane.planes import COUNT_STATS, LARGEST_COUNT, MILLION, PlaneKi
 from traceview.xplane.read import MAX_PS
 
 MAX_STAMP_NS: Final = MAX_PS // PS_PER_NS
-_MAX_DOUBLE: Final = 2.0**62
 
 ABSOLUTE_STAMP_NS: Final = 10**15
 """Line stamps from here on are Unix times; smaller stamps are relative to the start of the profile."""
@@ -42,8 +41,11 @@ _NO_STATS: Final = (
 )
 _DOUBLE: Final = int(ValueKind.DOUBLE)
 _REF: Final = int(ValueKind.REF)
-_NUMBERS: Final = (ValueKind.INT64, ValueKind.UINT64, ValueKind.DOUBLE)
-_IS_NUMBER: Final = np.array([kind in _NUMBERS for kind in range(_REF + 1)], dtype=np.bool_)
+_WHOLE: Final = (ValueKind.INT64, ValueKind.UINT64)
+_IS_WHOLE: Final = np.array([kind in _WHOLE for kind in range(_REF + 1)], dtype=np.bool_)
+_IS_NUMBER: Final = np.array(
+    [kind in (*_WHOLE, _DOUBLE) for kind in range(_REF + 1)], dtype=np.bool_
+)
 _IS_TEXT: Final = np.array([kind >= ValueKind.STR for kind in range(_REF + 1)], dtype=np.bool_)
 
 
@@ -133,21 +135,13 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         return key not in self._slot_of and not self._stats_of_metadata
 
     def ints(self, key: str) -> Ints:
-        """A numeric stat; unsigned values are taken modulo 2**64, doubles that fit lose their fraction.
+        """A stat that is a whole number; unsigned values are taken modulo 2**64.
 
         Values of `COUNT_STATS` that no count has are left out.
         """
         if self.lacks(key):
             return _NO_INTS
-        event, kind, values = self._entries(key, _IS_NUMBER)
-        is_double = kind == _DOUBLE
-        if is_double.any():
-            numbers = values.view(np.float64)
-            with np.errstate(invalid="ignore"):
-                # The bits of an integer may look like a NaN.
-                fits = ~is_double | (np.abs(numbers) < _MAX_DOUBLE)
-                values = np.where(is_double, numbers.astype(np.int64), values)
-            event, values = event[fits], values[fits]
+        event, _, values = self._entries(key, _IS_WHOLE)
         ints = self._with_metadata(key, event, values)
         if key not in COUNT_STATS:
             return ints
@@ -236,11 +230,10 @@ def _where(
 
 
 def _as_int64(value: StatValue) -> int | None:
-    """A value in the metadata as `PlaneTable.ints` returns it; None for text and for doubles that do not fit."""
-    if isinstance(value, bytes) or (isinstance(value, float) and not abs(value) < _MAX_DOUBLE):
+    """A value in the metadata as `PlaneTable.ints` returns it; None for text and for doubles."""
+    if not isinstance(value, int):
         return None
-    number = int(value)
-    return number - (1 << 64) if number >= 1 << 63 else number
+    return value - (1 << 64) if value >= 1 << 63 else value
 
 
 def _last_per_event(event: Int64Array, value: Int64Array) -> tuple[Int64Array, Int64Array]:
