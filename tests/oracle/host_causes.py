@@ -350,10 +350,7 @@ class HostCauses:
     def _caller_layers(self, thread: int) -> list[Layer]:
         own, others, calls = self.shown[thread], self.executors, self.calls
         result: list[Layer] = [(cause, [own.strong[cause]]) for cause in STRONG]
-        beside = Outside(own.launch.spans)
-        for cause in STRONG:
-            is_copy = cause in ("h2d", "sync")
-            result.append((cause, [others.strong[cause], calls, *([beside] if is_copy else [])]))
+        result += [(cause, [others.strong[cause], calls]) for cause in STRONG]
         result += [("launch", [own.launch]), ("launch", [others.launch, calls])]
         if self.markers:
             result.append(("between", [Outside(self.markers)]))

@@ -354,14 +354,9 @@ class HostStates(HostEvents):
         own, others = self._evidence(self.caller), self._executors
         called = self.calls
         yield from own.strong
-        # What the caller launches itself waits for no copy of another thread.
-        beside = difference(called, own.launch)
         for cause, layer in others.strong:
-            is_copy = cause in (State.H2D, State.SYNC)
-            if cause == State.H2D and not self._has_queue:
-                yield cause, layer
-                continue
-            yield cause, intersection(layer, beside if is_copy else called)
+            is_anywhere = cause == State.H2D and not self._has_queue
+            yield cause, layer if is_anywhere else intersection(layer, called)
         if self._has_queue:
             yield State.LAUNCH, own.launch
             yield State.LAUNCH, intersection(others.launch, called)
