@@ -67,16 +67,6 @@ def replica_in_name(name: str, highest: int) -> int | None:
     return None
 
 
-def uses_variable(op_type: str) -> bool:
-    """Whether the op is on a variable and runs on its device."""
-    if op_type.startswith(("ResourceGather", "ResourceScatter")):
-        return True
-    if op_type.startswith(("ResourceApply", "ResourceSparseApply")):
-        return True
-    known = ("ReadVariableOp", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
-    return op_type in known
-
-
 def uniquifier(name: str) -> int:
     match = re.search(r"_(\d+)$", name)
     return int(match.group(1)) if match else 0
@@ -167,16 +157,12 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
 
     # The replicas in the names of each executor's ops, and the executors started by calls of the step
     # function, which are FunctionRuns outside of the tf.data threads.
-    # A variable is read and written on its device, so these ops count only for an executor without others.
     by_executor: dict[tuple[int, int, int], list[int | None]] = {}
-    used_by: dict[tuple[int, int, int], list[int | None]] = {}
     for event, name, op_type in ops:
         executor = executor_of(event, links)
         if executor is None or not is_work(op_type):
             continue
-        named = (used_by if uses_variable(op_type) else by_executor).setdefault(executor, [])
-        named.append(replica_in_name(name, highest))
-    by_executor = used_by | by_executor
+        by_executor.setdefault(executor, []).append(replica_in_name(name, highest))
     started = {
         (event.integer("_pt") or 0, (event.integer("_p") or 0) % 2**64)
         for event in host.host_events()
@@ -205,9 +191,7 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
         executor = executor_of(event, links)
         owner = None
         if executor is not None and executor[1:] in started:
-            numbers_known = [k for k in by_executor[executor] if k is not None]
-            is_known = len(numbers_known) >= max(8, len(by_executor[executor]) / 4)
-            votes = numbers_known if is_known else [k or 0 for k in by_executor[executor]]
+            votes = [k or 0 for k in by_executor[executor]]
             owner = max(set(votes), key=lambda k: (votes.count(k), k))
         if owner is None:
             owner = replica_in_name(name, highest)

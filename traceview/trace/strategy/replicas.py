@@ -57,19 +57,12 @@ _PROGRAM: Final = b"CpuExecutable::ExecuteAsyncOnStream"
 """A program of XLA that an op of TensorFlow runs, with `jit_compile=True`; it returns when all is computed (2.21, measured)."""
 _SUFFIX = lazy_pattern(rb"_(\d{1,6})$")
 _SHARED: Final = -2
-_KNOWN_RATIO: Final = 0.25
-_KNOWN_COUNT: Final = 8
-"""Of the ops of a component: with a number in so many names, those without one do not count. Choices of ours."""
 
 
 class _NameFacts(Struct, frozen=True, eq=False):
-    """Per name of the trace: whether it is an op that does work, or a collective, and its replica.
-
-    `uses_variable`: the op runs on the device of a variable, whichever replica issued it; so nor does a program of XLA show one.
-    """
+    """Per name of the trace: whether it is an op that does work, or a collective, and its replica."""
 
     work: BoolArray
-    uses_variable: BoolArray
     collective: BoolArray
     replica: Int64Array
 
@@ -121,19 +114,18 @@ def find_replicas(
 def _name_facts(names: Names, highest: int) -> _NameFacts:
     """What each name shows; `highest`: the highest replica in the names of the host."""
     count = len(names)
-    work, uses, collective = np.zeros((3, count), dtype=np.bool_)
+    work, collective = np.zeros((2, count), dtype=np.bool_)
     replica = np.full(count, NONE, dtype=np.int64)
     for index, name in enumerate(names):
-        work[index] = uses[index] = name == _PROGRAM
+        work[index] = name == _PROGRAM
         type_ = op_type(name)
         if type_ is None:
             continue
-        uses[index] = uses_variable(type_)
         work[index] = not _NOT_WORK.fullmatch(type_)
         collective[index] = _COLLECTIVE.fullmatch(type_) is not None
         number = replica_in(name, highest)
         replica[index] = NONE if number is None else number
-    return _NameFacts(work, uses, collective, replica)
+    return _NameFacts(work, collective, replica)
 
 
 def _replica_of_rows(
@@ -148,23 +140,8 @@ def _replica_of_rows(
     result[names.matching(name, [_PROGRAM])] = 0
     in_component = component != NONE
     if in_component.any():
-        uses = facts.uses_variable[name]
-        # A component that only uses variables belongs to the replica that the names of those ops contain.
-        does_more = np.zeros(int(component.max()) + 1, dtype=np.bool_)
-        does_more[component[in_component & ~uses]] = True
-        decides = np.flatnonzero(in_component & ~(uses & does_more[component]))
-        replica_of_component = most_frequent(
-            component[decides], np.maximum(named[decides], 0), does_more.size
-        )
-        # Ops outside of all scopes have no number in any component, so a quarter with one says more than the rest.
-        known = decides[named[decides] != NONE]
-        count, of_known = (
-            np.bincount(component[rows_], minlength=does_more.size) for rows_ in (decides, known)
-        )
-        is_known = (of_known >= _KNOWN_RATIO * count) & (of_known >= _KNOWN_COUNT)
-        named_of_component = most_frequent(component[known], named[known], does_more.size)
-        replica_of_component = np.where(is_known, named_of_component, replica_of_component)
-        result[in_component] = replica_of_component[component[in_component]]
+        own, number = component[in_component], np.maximum(named[in_component], 0)
+        result[in_component] = most_frequent(own, number, int(own.max()) + 1)[own]
     collective = np.flatnonzero(facts.collective[name] & ~in_component & (named == NONE))
     if collective.size:
         replicas = int(result.max(initial=0)) + 1
