@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from tests.oracle.classes import Activity, classify_tpu, is_loop_of_ops, replica_free
 from tests.oracle.links import Links
@@ -191,7 +190,9 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
         executor = executor_of(event, links)
         owner = None
         if executor is not None and executor[1:] in started:
-            votes = [k or 0 for k in by_executor[executor]]
+            numbers_known = [k for k in by_executor[executor] if k is not None]
+            is_known = len(numbers_known) >= len(by_executor[executor]) / 4
+            votes = numbers_known if is_known else [k or 0 for k in by_executor[executor]]
             owner = max(set(votes), key=lambda k: (votes.count(k), k))
         if owner is None:
             owner = replica_in_name(name, highest)
@@ -259,19 +260,10 @@ def find_xla_devices(host: Host) -> dict[int, list[Activity]]:
             by_device.setdefault(ordinal, []).append(event)
     found = {}
     for ordinal, ops in sorted(by_device.items()):
-        activities = [_activity(op, ends, meetings) for op in ops if not is_loop_of_ops(op, ops)]
-        collectives = [a.span for a in activities if a.cls == "collective"]
-        found[ordinal] = [_cut(activity, collectives) for activity in activities]
+        found[ordinal] = [
+            _activity(op, ends, meetings) for op in ops if not is_loop_of_ops(op, ops)
+        ]
     return found
-
-
-def _cut(activity: Activity, collectives: list[tuple[int, int]]) -> Activity:
-    """An op that is left to other threads counts until the device is in a collective."""
-    own_end = activity.event.end
-    later = [start for start, end in collectives if end > own_end]
-    if activity.cls == "collective" or not later:
-        return activity
-    return replace(activity, end=max(own_end, min(activity.span[1], *later)))
 
 
 def _activity(event: Event, ends: dict[int, int], meetings: list[Event]) -> Activity:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.base.ids import labels, unique_ids, unique_inverse
-from traceview.base.intervals import BoolArray, Int64Array, union
+from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE, DeviceColumns, HostColumns, Names, device_columns
@@ -57,6 +57,8 @@ _PROGRAM: Final = b"CpuExecutable::ExecuteAsyncOnStream"
 """A program of XLA that an op of TensorFlow runs, with `jit_compile=True`; it returns when all is computed (2.21, measured)."""
 _SUFFIX = lazy_pattern(rb"_(\d{1,6})$")
 _SHARED: Final = -2
+_KNOWN_RATIO: Final = 0.25
+"""Of the ops of a component: with a number in so many names, those without one do not count. A choice of ours."""
 
 
 class _NameFacts(Struct, frozen=True, eq=False):
@@ -140,8 +142,14 @@ def _replica_of_rows(
     result[names.matching(name, [_PROGRAM])] = 0
     in_component = component != NONE
     if in_component.any():
-        own, number = component[in_component], np.maximum(named[in_component], 0)
-        result[in_component] = most_frequent(own, number, int(own.max()) + 1)[own]
+        own, number = component[in_component], named[in_component]
+        size, has_number = int(own.max()) + 1, number != NONE
+        # Ops outside of all scopes have no number in any component, so a quarter with one says more than the rest.
+        count, numbered = (np.bincount(rows_, minlength=size) for rows_ in (own, own[has_number]))
+        by_all = most_frequent(own, np.maximum(number, 0), size)
+        by_numbered = most_frequent(own[has_number], number[has_number], size)
+        replica = np.where(numbered >= _KNOWN_RATIO * count, by_numbered, by_all)
+        result[in_component] = replica[own]
     collective = np.flatnonzero(facts.collective[name] & ~in_component & (named == NONE))
     if collective.size:
         replicas = int(result.max(initial=0)) + 1
@@ -260,8 +268,6 @@ def find_xla_devices(
         columns.name[rows], lambda name: xla_op_kind(name) is NameKind.COLLECTIVE
     )
     is_collective |= _meet_others(names, columns, rows)
-    for own in _of_devices(device):
-        end_ps[own] = _until_collective(columns, rows[own], end_ps[own], is_collective[own])
     found = columns_of_ops(columns, rows, device, end_ps, is_collective)
     calls = found.launch.astype(np.int64, copy=False)
     module, program = (columns.stat(key).at(calls, NONE) for key in ("hlo_module", "program_id"))
@@ -334,19 +340,6 @@ def _of_devices(device: Int64Array) -> Iterator[slice]:
     """The rows of each device; they are in the order of devices."""
     bounds = np.append(np.flatnonzero(np.diff(device, prepend=-1)), device.size).tolist()
     return (slice(low, high) for low, high in pairwise(bounds))
-
-
-def _until_collective(
-    columns: HostColumns, rows: Int64Array, end_ps: Int64Array, is_collective: BoolArray
-) -> Int64Array:
-    """The ends of ops of one device: beyond its own event an op lasts only where no collective runs."""
-    begun, own_end = columns.start_ps[rows], columns.end_ps[rows]
-    collectives = union(begun[is_collective], end_ps[is_collective])
-    following = np.append(collectives.start, np.iinfo(np.int64).max)
-    # The first that ends after the op's own event, whether it runs then or begins later.
-    bound = following[np.searchsorted(collectives.end, own_end, side="right")]
-    cut = np.maximum(own_end, np.minimum(end_ps, bound))
-    return np.where(is_collective, end_ps, cut)
 
 
 _REPLICA: Final = lazy_pattern(rb"(?:^|/)replica_(\d{1,4})(?:_\d+)?(?=/|:|$)")
