@@ -22,7 +22,7 @@ COLUMNS = {
         **dict.fromkeys(("device", "stream", "class", "name", "op"), "category"),
         **dict.fromkeys(("start_ps", "duration_ps"), "int64"),
         **dict.fromkeys(("bytes", "correlation_id", "launch", "step"), "Int64"),
-        **dict.fromkeys(("p2p", "opaque"), "bool"),
+        "p2p": "bool",
     },
     "host_events": {
         **dict.fromkeys(("host", "thread", "name"), "category"),

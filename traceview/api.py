@@ -66,7 +66,7 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
         Columns: `device`, `stream`, `class`, `name`, `op` (categories; `op` as recorded, missing without);
         `start_ps`, `duration_ps` (int64, picoseconds since the origin of the run); `bytes`, `correlation_id`,
         `launch` (Int64; `launch` is the row in `host_events` of the call that launched it, of a replica that of the op), `step` (Int64: the
-        number of the step in which it starts), `p2p`, `opaque` (bool).
+        number of the step in which it starts), `p2p` (bool).
         """
         return event_tables.frame_of(event_tables.device_events(self)).drop(columns="row")
 

@@ -142,7 +142,7 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
     among the instructions of the recording, `NONE` for events that are not of XLA), `details` (the `kernel_details` of a kernel, `NONE`
     where not recorded); int64 `start_ps`, `duration_ps`, `bytes`, `correlation_id` (0 without), `launch` (row in the host columns), `group` (the
     recorded `group_id`, -1 without); uint8 `class_` (`ActivityClass`), `host_memory` (`HostMemory` of a copy's host side); bool
-    `p2p`, `opaque` (a whole CUDA graph as one event), `unknown_direction`.
+    `p2p`, `unknown_direction`.
     """
 
     device: npt.NDArray[np.int16]
@@ -160,7 +160,6 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
     host_memory: npt.NDArray[np.uint8]
     group: Int64Array
     p2p: BoolArray
-    opaque: BoolArray
     unknown_direction: BoolArray
 
     @kept
@@ -259,7 +258,7 @@ _NOTHING_RECORDED: Final[dict[str, np.generic]] = {
     **dict.fromkeys(("launch", "group"), np.int64(NONE)),
     "bytes": np.int64(UNKNOWN_BYTES),
     **dict.fromkeys(("class_", "host_memory"), np.uint8(0)),
-    **dict.fromkeys(("p2p", "opaque", "unknown_direction"), np.bool_(False)),
+    **dict.fromkeys(("p2p", "unknown_direction"), np.bool_(False)),
 }
 """What stands in each column where nothing else is known."""
 

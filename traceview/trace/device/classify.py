@@ -452,6 +452,5 @@ def with_final_classes(
         columns,
         class_=_CLASS_OF_KIND[kind],
         p2p=kind == NameKind.P2P,
-        opaque=kind == NameKind.GRAPH,
         unknown_direction=(kind == NameKind.LINKED_COPY) | (kind == NameKind.COPY),
     )

@@ -237,7 +237,6 @@ def device_events(trace: Trace, rows: Int64Array | None = None) -> Table:
         whole("launch", launch, launch == NONE),
         step_column(trace, trace.host_of_device[device], columns.start_ps[rows]),
         flag("p2p", columns.p2p[rows]),
-        flag("opaque", columns.opaque[rows]),
     )
 
 
