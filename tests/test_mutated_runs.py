@@ -216,8 +216,7 @@ def test_memory_beyond_64_bits(held: int, available: int, tmp_path: Path) -> Non
     everything_of(trace, tmp_path)
 
 
-@pytest.mark.parametrize("length_ps", [2**61, 2**57, 2**56])
-def test_kernels_that_last_for_days(length_ps: int, tmp_path: Path) -> None:
+def kernels_of(length_ps: int) -> CudaTrace:
     trace = two_gpus(second_in=9)
     for place in range(40):
         trace.kernel(
@@ -226,7 +225,18 @@ def test_kernels_that_last_for_days(length_ps: int, tmp_path: Path) -> None:
             place * MS + length_ps,
             op=f"gradient_tape/model/dense_{place}/MatMul:MatMul",
         )
-    trace.write(tmp_path / "logs")
+    return trace
+
+
+@pytest.mark.parametrize("length_ps", [2**57, 2**56])
+def test_kernels_that_last_for_days_together(length_ps: int, tmp_path: Path) -> None:
+    kernels_of(length_ps).write(tmp_path / "logs")
+    with pytest.raises(TraceFormatError, match="days together"):
+        load(tmp_path / "logs", salvage=True)
+
+
+def test_kernels_that_last_for_days(tmp_path: Path) -> None:
+    kernels_of(2**61).write(tmp_path / "logs")
     assert follow(tmp_path / "logs", random.Random(0))
     loaded = load(tmp_path / "logs", salvage=True)
     assert loaded.problems[0].code == "damaged-file"

@@ -93,7 +93,7 @@ def xla_on_cpus() -> Scenario:
     """Two CPU devices of a program that XLA compiled: ops on whichever thread, one of which ends on another one.
 
     CPU:1 computes for 30 ms of 50 and CPU:0 for 10; both are in the all-reduce until 32 ms. Python has the rest. The op is
-    left to other threads, the last of which ends at 31 ms; it counts no longer than to the all-reduce.
+    left to other threads, the last of which ends when the all-reduce begins.
 
     Both run one program, which does the same whatever its data: CPU:1 has no more work.
     """
@@ -107,7 +107,8 @@ def xla_on_cpus() -> Scenario:
             thread = trace.thread("tf_XLAPjRtCpuClient", 70 + ordinal)
             started: Stats = {**stats, "_pt": 0, "_p": key}
             step.host("dot.3", 0.5, 1, started, thread=thread)
-            step.host("end: dot.3", 30.9, 31, {"_ct": 0, "_c": key}, thread=pool)
+            done: Stats = {"_ct": 0, "_c": key}
+            step.host("end: dot.3", 0.4 + busy_ms, 0.5 + busy_ms, done, thread=pool)
             step.host("all-reduce.5", 0.5 + busy_ms, 32, stats, thread=thread)
         step.host("PjitFunction(step)", 49.9, 50, thread=main)
     devices = {
