@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import pytest
 
 from tests.oracle.host_names import kind_of
@@ -43,13 +45,7 @@ PLANE_KINDS = {
         b"/host:__ScopeRangeCallStack__|/host:tfstreamz|/host:CPU [123]|Host CPUs|Syscalls|\xff|"
     ),
 }
-"""Names of planes with a bar between them; the last one is the empty name."""
-
-
-@pytest.mark.parametrize(("expected", "names"), PLANE_KINDS.items())
-def test_plane_kinds(expected: tuple[PlaneKind, int], names: bytes) -> None:
-    for name in names.split(b"|"):
-        assert plane_kind(name) == expected, name
+"""Names with a bar between them; the last one is the empty name."""
 
 
 def test_derived_lines_by_id() -> None:
@@ -79,24 +75,18 @@ def test_derived_lines_by_name(name: bytes) -> None:
     assert not is_derived_line(7, name + b"2 - from #20") or name.startswith(b"Sparse Core ")
 
 
-NEVER_BUSY = (
-    b"_counters_|Stream #0(MemoryResidency)|Stream #268435457(UnifiedMemory)|"
-    b"Stream #5(MemoryAlloc,MemoryFree)|Stream #5(Generic, Overhead)|Stream #-5(Generic)"
-)
-# "CUPTI overhead" may hold kernels: its events are judged one by one.
-MAYBE_BUSY = (
-    b"Stream #5(Overhead,Compute)|Stream #5(Compute,MemoryAlloc)|Stream #5(MemcpyP2P)|"
-    b"Stream #5(CudaGraph)|Stream #5(SomethingNew)|Stream #5(Kernel)|Stream #5()|Stream #5|"
-    b"CUPTI overhead|Generic|"
-)
-
-
-@pytest.mark.parametrize(("names", "never"), [(NEVER_BUSY, True), (MAYBE_BUSY, False)])
-def test_never_busy_lines(names: bytes, never: bool) -> None:
-    for name in names.split(b"|"):
-        assert is_never_busy_line(name) is never, name
-
-
+NEVER_BUSY = {
+    True: (
+        b"_counters_|Stream #0(MemoryResidency)|Stream #268435457(UnifiedMemory)|"
+        b"Stream #5(MemoryAlloc,MemoryFree)|Stream #5(Generic, Overhead)|Stream #-5(Generic)"
+    ),
+    # "CUPTI overhead" may hold kernels: its events are judged one by one.
+    False: (
+        b"Stream #5(Overhead,Compute)|Stream #5(Compute,MemoryAlloc)|Stream #5(MemcpyP2P)|"
+        b"Stream #5(CudaGraph)|Stream #5(SomethingNew)|Stream #5(Kernel)|Stream #5()|Stream #5|"
+        b"CUPTI overhead|Generic|"
+    ),
+}
 NAME_KINDS = {
     NameKind.H2D: b"MemcpyH2D|MEMCPYHtoD|Memcpy HtoD|CopyHostToDevice|hipMemcpyHtoDAsync",
     NameKind.D2H: b"MemcpyD2H|MEMCPYDtoH|[CUDA memcpy DtoH]|CopyDeviceToHost",
@@ -126,14 +116,6 @@ NAME_KINDS = {
         b"kernel with [brackets] / : # < > and a\nnewline \xff|" + b"x" * 4096 + b"|"
     ),
 }
-
-
-@pytest.mark.parametrize(("kind", "names"), NAME_KINDS.items())
-def test_name_kinds(kind: NameKind, names: bytes) -> None:
-    for name in names.split(b"|"):
-        assert name_kind(name) is kind, name
-
-
 COPY_CALLS = {
     NameKind.H2D: b"hipMemcpyHtoDAsync|cuMemcpyHtoDAsync_v2",
     NameKind.D2H: b"hipMemcpyDtoHAsync|cuMemcpyDtoH_v2",
@@ -141,92 +123,34 @@ COPY_CALLS = {
     NameKind.P2P: b"MemcpyP2P",
     NameKind.COPY: b"hipLaunchHostFunc|hipStreamWaitEvent|hipMemcpyWithStream|",
 }
-
-
-@pytest.mark.parametrize(("kind", "calls"), COPY_CALLS.items())
-def test_copy_directions(kind: NameKind, calls: bytes) -> None:
-    for call in calls.split(b"|"):
-        assert copy_direction(call) is kind, call
-
-
-XLA_COLLECTIVES = (
-    b"all-reduce.1 %all-gather-start reduce-scatter ragged-all-to-all collective-permute-done.2"
-)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        *((name, NameKind.COLLECTIVE) for name in XLA_COLLECTIVES.split(b" ")),
-        (b"%recv-done.4 = (f32[8]{0}, token[]) recv-done(...)", NameKind.COLLECTIVE),
-        (b"reduce.1", NameKind.COMPUTE),
-        (b"fusion.all-reduce", NameKind.COMPUTE),
-        (b"%copy.3 = f32[8]{0} copy(f32[8]{0:S(5)} %x)", NameKind.COMPUTE),
-        (b"%sender.1", NameKind.COMPUTE),
-        (b"copy-done.7", NameKind.COPY),
-        (
-            b"%copy-start.7 = (f32[8]{0}, f32[8]{0:S(5)}, u32[]) copy-start(f32[8]{0:S(5)} %x)",
-            NameKind.H2D,
-        ),
-        (
-            b"%copy-start.7 = (f32[8]{0:S(5)}, f32[8]{0}, u32[]) copy-start(f32[8]{0} %x)",
-            NameKind.D2H,
-        ),
-        (
-            b"%copy-done.7 = f32[8]{0} copy-done((f32[8]{0}, f32[8]{0:S(5)}, u32[]) %y)",
-            NameKind.H2D,
-        ),
-        (
-            b"%copy-done.7 = f32[8]{0:S(5)} copy-done((f32[8]{0:S(5)}, f32[8]{0}, u32[]) %y)",
-            NameKind.D2H,
-        ),
-        (
-            b"%slice-done.7 = f32[8]{0:S(1)} slice-done((f32[9]{0}, f32[8]{0:S(1)}) %y)",
-            NameKind.D2D,
-        ),
-    ],
-)
-def test_xla_ops(name: bytes, kind: NameKind) -> None:
-    assert xla_op_kind(name) is kind
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"regs:38 shm:0 grid:160,1,1 block:1024,1,1",  # 2020
-        b"regs:38\nshm:0\ngrid:1,1,1\n",
-        b"regs:24 static_shared:0 dynamic_shared:4096 grid:1,1,1 block:128,1,1 occ_pct:62.5",
-        b" grid:1,1,1 private_mem:0 group_mem:16 occ_pct:0",  # ROCm 0.8
-        *(b"addr:0x7f:aa kind:device", b"regs: static_shared:1", b"\xff:\xfe", b""),
-    ],
-)
-def test_details_are_pairs(text: bytes) -> None:
-    pairs = (word.partition(b":") for word in text.split())
-    assert parse_details(text) == {key: value for key, _, value in pairs}
-    assert parse_details(b"no pairs at all") == {}
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        (b"size:112 dest:4 async:0", 112),
-        (b"kind:Unknown size:655360 dest:2 async:1", 655360),
-        (b"kind_src:pinned kind_dst:device size:25165824 dest:0 async:1", 25165824),
-        (b"kind:device num_bytes:4096 async:1", 4096),
-        (b"kind:device num_bytes:512", 512),
-        (b"size:0 dest:512", 0),  # whether 0 means unknown depends on the event's duration
-        (b"size:-1", None),
-        (b"size:", None),
-        (b"size:1.5", None),
-        (b"size:99999999999999999999", None),
-        (b"dest:4", None),
-        (b"", None),
-    ],
-)
-def test_bytes_in_details(text: bytes, size: int | None) -> None:
-    assert details_bytes(parse_details(text)) == size
-
-
+XLA_OPS = {
+    NameKind.COLLECTIVE: (
+        b"all-reduce.1|%all-gather-start|reduce-scatter|ragged-all-to-all|collective-permute-done.2|"
+        b"%recv-done.4 = (f32[8]{0}, token[]) recv-done(...)"
+    ),
+    NameKind.COMPUTE: (
+        b"reduce.1|fusion.all-reduce|%copy.3 = f32[8]{0} copy(f32[8]{0:S(5)} %x)|%sender.1"
+    ),
+    NameKind.COPY: b"copy-done.7",
+    NameKind.H2D: (
+        b"%copy-start.7 = (f32[8]{0}, f32[8]{0:S(5)}, u32[]) copy-start(f32[8]{0:S(5)} %x)|"
+        b"%copy-done.7 = f32[8]{0} copy-done((f32[8]{0}, f32[8]{0:S(5)}, u32[]) %y)"
+    ),
+    NameKind.D2H: (
+        b"%copy-start.7 = (f32[8]{0:S(5)}, f32[8]{0}, u32[]) copy-start(f32[8]{0} %x)|"
+        b"%copy-done.7 = f32[8]{0:S(5)} copy-done((f32[8]{0:S(5)}, f32[8]{0}, u32[]) %y)"
+    ),
+    NameKind.D2D: b"%slice-done.7 = f32[8]{0:S(1)} slice-done((f32[9]{0}, f32[8]{0:S(1)}) %y)",
+}
+SIZES = {
+    112: b"size:112 dest:4 async:0",
+    655360: b"kind:Unknown size:655360 dest:2 async:1",
+    25165824: b"kind_src:pinned kind_dst:device size:25165824 dest:0 async:1",
+    4096: b"kind:device num_bytes:4096 async:1",
+    512: b"kind:device\nnum_bytes:512\n",
+    0: b"size:0 dest:512",  # whether 0 means unknown depends on the event's duration
+    None: b"size:-1|size:|size:1.5|size:99999999999999999999|dest:4|addr:0x7f:aa|no pair|",
+}
 DIRECTIONS = {
     NameKind.H2D: b"kind_src:pinned kind_dst:device|kind_src:pageable kind_dst:array|kind:HostToDevice",
     NameKind.D2H: b"kind_src:device kind_dst:pinned|kind_src:device_static kind_dst:pageable",
@@ -236,92 +160,90 @@ DIRECTIONS = {
         b"kind:Unknown size:655360 dest:2 async:1|size:112 dest:4 async:0|"
     ),
 }
-
-
-@pytest.mark.parametrize(("kind", "texts"), DIRECTIONS.items())
-def test_directions_in_details(kind: NameKind, texts: bytes) -> None:
-    for text in texts.split(b"|"):
-        assert details_direction(parse_details(text)) is kind, text
-
-
 MEMORIES = {
     HostMemory.PAGEABLE: b"kind_src:pageable kind_dst:device|kind_src:device kind_dst:pageable",
     HostMemory.PINNED: b"kind_src:pinned kind_dst:device|kind_src:device kind_dst:pinned",
     HostMemory.UNKNOWN: b"kind_src:device kind_dst:device|size:112 dest:4 async:0|kind:Unknown|",
 }
+OP_TYPES = {
+    b"MatMul": b"model/dense/MatMul:MatMul",
+    b"_Recv": b"x:_Recv",
+    None: b"MatMul:|:MatMul|MatMul|A::MatMul|$file.py:12 f|x:9",
+}
 
 
-@pytest.mark.parametrize(("memory", "texts"), MEMORIES.items())
-def test_memory_on_the_side_of_the_host(memory: HostMemory, texts: bytes) -> None:
-    for text in texts.split(b"|"):
-        assert details_host_memory(parse_details(text)) is memory, text
+def of_details(meaning: Callable[[dict[bytes, bytes]], object]) -> Callable[[bytes], object]:
+    """What the pairs mean that stand in a text."""
+    return lambda text: meaning(parse_details(text))
+
+
+@pytest.mark.parametrize(
+    ("meaning", "meanings"),
+    [
+        (plane_kind, PLANE_KINDS),
+        (is_never_busy_line, NEVER_BUSY),
+        (name_kind, NAME_KINDS),
+        (copy_direction, COPY_CALLS),
+        (xla_op_kind, XLA_OPS),
+        (op_type, OP_TYPES),
+        (of_details(details_bytes), SIZES),
+        (of_details(details_direction), DIRECTIONS),
+        (of_details(details_host_memory), MEMORIES),
+    ],
+)
+def test_what_a_name_means(
+    meaning: Callable[[bytes], object], meanings: Mapping[object, bytes]
+) -> None:
+    for expected, names in meanings.items():
+        for name in names.split(b"|"):
+            assert meaning(name) == expected, name
 
 
 # Host events
 
 HOST_NAMES = {
     HostNameKind.INPUT: (
-        "IteratorGetNext:IteratorGetNext",
-        "cond/IteratorGetNext_1:IteratorGetNextAsOptional",
-        "replica_1/MultiDeviceIteratorGetNextFromShard:MultiDeviceIteratorGetNextFromShard",
-        "GetNextFromShard3",
-        "Iterator::Root::Prefetch",
+        "IteratorGetNext:IteratorGetNext|cond/IteratorGetNext_1:IteratorGetNextAsOptional|"
+        "replica_1/MultiDeviceIteratorGetNextFromShard:MultiDeviceIteratorGetNextFromShard|"
+        "GetNextFromShard3|Iterator::Root::Prefetch"
     ),
     HostNameKind.ASYNC_INPUT: (
-        "IteratorGetNextOp::DoCompute",
-        "IteratorGetNextAsOptionalOp::DoCompute",
+        "IteratorGetNextOp::DoCompute|IteratorGetNextAsOptionalOp::DoCompute"
     ),
     HostNameKind.H2D: (
-        *("cuMemcpyHtoDAsync_v2", "cuMemcpyHtoD_v2_ptsz", "hipMemcpyHtoDAsync", "MemcpyH2D"),
-        *("cuMemHostAlloc", "cuMemHostRegister_v2", "hipHostMalloc", "cudaHostAlloc"),
+        "cuMemcpyHtoDAsync_v2|cuMemcpyHtoD_v2_ptsz|hipMemcpyHtoDAsync|MemcpyH2D|"
+        "cuMemHostAlloc|cuMemHostRegister_v2|hipHostMalloc|cudaHostAlloc"
     ),
-    HostNameKind.D2H: ("cuMemcpyDtoHAsync_v2", "hipMemcpyDtoH", "MemcpyD2H"),
-    HostNameKind.COMPILE: ("XlaCompilationCache::Compile", "Autotuning", "cuModuleLoadDataEx"),
+    HostNameKind.D2H: "cuMemcpyDtoHAsync_v2|hipMemcpyDtoH|MemcpyD2H",
+    HostNameKind.COMPILE: "XlaCompilationCache::Compile|Autotuning|cuModuleLoadDataEx",
     HostNameKind.SYNC: (
-        *("cuStreamSynchronize", "cuCtxSynchronize_ptsz", "hipEventSynchronize"),
-        *("cudaDeviceSynchronize", "se::gpu::GpuExecutor::SynchronizeStream"),
-        *("Stream::BlockHostUntilDone", "TensorHandle::WaitReady", "SyncDevice:SyncDevice"),
-        "EagerLocalExecute: SyncDevice",
+        "cuStreamSynchronize|cuCtxSynchronize_ptsz|hipEventSynchronize|cudaDeviceSynchronize|"
+        "se::gpu::GpuExecutor::SynchronizeStream|Stream::BlockHostUntilDone|"
+        "TensorHandle::WaitReady|SyncDevice:SyncDevice|EagerLocalExecute: SyncDevice"
     ),
     HostNameKind.CHECKPOINT: (
-        "save/SaveV2:SaveV2",
-        "RestoreV2:RestoreV2",
-        "EagerLocalExecute: SaveV2",
-        "MergeV2Checkpoints:MergeV2Checkpoints",
+        "save/SaveV2:SaveV2|RestoreV2:RestoreV2|EagerLocalExecute: SaveV2|"
+        "MergeV2Checkpoints:MergeV2Checkpoints"
     ),
-    HostNameKind.OP: ("model/dense/MatMul:MatMul", "a:b:Add", "model/x:SaveV3"),
+    HostNameKind.OP: "model/dense/MatMul:MatMul|a:b:Add|model/x:SaveV3",
     HostNameKind.DISPATCH: (
-        "EagerExecute",
-        "EagerKernelExecute",
-        "EagerLocalExecute: MatMul",
-        "EagerLocalExecute: IteratorGetNext",
-        "EagerLocalExecute: Addons>Gelu",
-        "TFE_Py_FastPathExecute_C",
-        "while:StatelessWhile",
-        "x/_5:_Recv",
-        "PartitionedCall:StatefulPartitionedCall",
-        "RemoteCall:RemoteCall",
+        "EagerExecute|EagerKernelExecute|EagerLocalExecute: MatMul|"
+        "EagerLocalExecute: IteratorGetNext|EagerLocalExecute: Addons>Gelu|"
+        "TFE_Py_FastPathExecute_C|while:StatelessWhile|x/_5:_Recv|"
+        "PartitionedCall:StatefulPartitionedCall|RemoteCall:RemoteCall"
     ),
-    HostNameKind.EXECUTOR: ("ExecutorState::Process",),
-    HostNameKind.CALL: ("FunctionRun", "KernelAndDeviceFunc::Run"),
+    HostNameKind.EXECUTOR: "ExecutorState::Process",
+    HostNameKind.CALL: "FunctionRun|KernelAndDeviceFunc::Run",
     HostNameKind.OTHER: (
-        "",
-        "train",
-        "cuLaunchKernel",
-        "cuMemcpyDtoDAsync_v2",
-        "$train.py:12 step",
-        "model/Iterator::x",
-        " IteratorGetNext",
-        "sgemm_128x64",
+        "|train|cuLaunchKernel|cuMemcpyDtoDAsync_v2|$train.py:12 step|model/Iterator::x|"
+        " IteratorGetNext|sgemm_128x64"
     ),
 }
 
 
 @pytest.mark.parametrize(("kind", "names"), HOST_NAMES.items())
-def test_host_names_show_the_activity_of_their_thread(
-    kind: HostNameKind, names: tuple[str, ...]
-) -> None:
-    for name in names:
+def test_host_names_show_the_activity_of_their_thread(kind: HostNameKind, names: str) -> None:
+    for name in names.split("|"):
         assert host_name_kind(name.encode()) is kind, name
         assert kind_of(name) == kind.name.lower()
 
@@ -330,20 +252,3 @@ def test_host_names_need_not_be_text() -> None:
     assert host_name_kind(b"\xff\xfe:MatMul") is HostNameKind.OP
     assert host_name_kind(b"\xff\xfe") is HostNameKind.OTHER
     assert host_name_kind(b"Iterator::\n\xff") is HostNameKind.INPUT
-
-
-@pytest.mark.parametrize(
-    ("name", "type_"),
-    [
-        ("model/dense/MatMul:MatMul", "MatMul"),
-        ("MatMul:", None),
-        (":MatMul", None),
-        ("MatMul", None),
-        ("A::MatMul", None),
-        ("$file.py:12 f", None),
-        ("x:9", None),
-        ("x:_Recv", "_Recv"),
-    ],
-)
-def test_type_of_an_op(name: str, type_: str | None) -> None:
-    assert op_type(name.encode()) == (None if type_ is None else type_.encode())
