@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import traceview
-from tests.capture.conftest import Captured, environment_with, run_command, run_python
-from tests.capture.fake_tensorflow import SCRIPT_START
+from tests.capture.conftest import Captured, environment_with, run_command
 from tests.capture.in_process import Script, captured_scripts
 from tests.command import Command
 from traceview.base.errors import UsageError
@@ -57,38 +56,6 @@ def test_options_that_do_not_go_together(
     assert done.code == 2
     assert message in done.err
     assert done.out == ""
-
-
-SLOW = """
-from traceview.demo import run
-run._SCRIPT = run.Path("slow.py")
-from traceview.cli import main
-main()
-"""
-TRAINING = (
-    SCRIPT_START
-    + """
-import os, sys
-assert sys.argv[1:] == ["--steps=8", "--devices=3", "--slowdown=callback", "--slowdown=one-gpu"], sys.argv
-assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "3"
-for batch in batches(8):
-    train_step(batch)
-"""
-)
-
-
-def test_a_demo_is_captured_and_reported_on_at_once(tmp_path: Path, fake: Path) -> None:
-    (tmp_path / "slow.py").write_text(TRAINING, encoding="utf-8")
-    options = ["--steps", "4:6", "--devices", "3"]
-    # Once more is not twice as slow.
-    options += ["--slowdown", "callback", "--slowdown", "one-gpu", "--slowdown", "callback"]
-    environment = environment_with(fake)
-    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
-    done = run_python(
-        tmp_path, "-c", SLOW, "capture", "--demo", *options, environment=environment, code=0
-    )
-    run = Path(done.stderr.splitlines()[-1])
-    assert done.stdout.startswith(f"run {run.name}")
 
 
 SLOWED = [
@@ -174,9 +141,14 @@ def test_one_of_two_devices_has_all_the_work(slow_runs: dict[str, Captured]) -> 
 
 @pytest.mark.tensorflow
 def test_launching_op_by_op_from_the_command_line(tmp_path: Path) -> None:
-    options = ["--demo", "--slowdown", "launch", "--devices", "3", "--steps", "3:5"]
-    done = run_command(tmp_path, options, environment_with(CUDA_VISIBLE_DEVICES="-1"))
+    # Once more is not twice as slow.
+    slowdowns = ["--slowdown", "launch", "--slowdown", "one-gpu", "--slowdown", "launch"]
+    options = ["--demo", *slowdowns, "--devices", "3", "--steps", "3:5"]
+    environment = environment_with(CUDA_VISIBLE_DEVICES="-1")
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+    done = run_command(tmp_path, options, environment)
     assert done.code == 0, done.err
+    assert "cpu_feature_guard" not in done.err, "a log of TensorFlow"
     # Nothing of the run is on stdout, and all of the report.
     assert done.out.startswith(f"run {done.run.name}")
     results = traceview.analyze(done.run).results

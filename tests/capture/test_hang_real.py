@@ -69,16 +69,6 @@ while True: train_step(batches.dequeue())
 BRANCH = """
 for number in range(20): train_step(batch, tf.constant(number == 6))
 """
-LOCK = """
-import threading
-lock = threading.Lock()
-def on_batch_end():
-    lock.acquire()
-    lock.acquire()  # waits
-for number in range(20):
-    train_step(batch)
-    if number == 5: on_batch_end()
-"""
 NATIVE = """
 import ctypes
 def on_batch_end():
@@ -244,15 +234,6 @@ def test_a_script_below_a_shell_reports_its_hang_and_dies_of_a_signal(
         line = line_of(START + GENERATOR, "# waits")
         assert run.finding["title"].endswith(f"is in read_batches, train.py:{line}")
         assert run.last["threads"][0]["wait"] == "lock"
-
-
-def test_a_lock_between_steps_is_python(tmp_path: Path) -> None:
-    run = hung(tmp_path, LOCK)
-    assert (run.finding["code"], run.finding["severity"]) == ("hang", "critical")
-    line = line_of(START + LOCK, "# waits")
-    title = f"The main thread has been in on_batch_end, train.py:{line} for"
-    assert run.finding["title"].startswith(title)
-    assert "The thread waits for a lock" in run.finding["explanation"]
 
 
 def test_a_native_call_with_the_lock_of_python_is_reported(tmp_path: Path) -> None:

@@ -324,17 +324,6 @@ def test_after_the_window_nothing_is_hooked(setting: str, tmp_path: Path) -> Non
     assert done.out == plain.out
 
 
-def test_a_script_that_fails_keeps_its_trace_and_its_error(tmp_path: Path) -> None:
-    body = "train_step = jax.jit(update)\n" + LOOP.replace(
-        "w = train_step", "w = train_step(w, batch) if number < 11 else 1 / 0; train_step"
-    )
-    done = run(tmp_path, START + body, "--steps", "8:15")
-    assert done.code == 1
-    assert "ZeroDivisionError" in done.err
-    assert "traceview/capture" not in done.err
-    assert done.window["got"][0] == 8
-
-
 def test_a_profile_of_the_script_inside_the_window_records_nothing(tmp_path: Path) -> None:
     body = """
 train_step = jax.jit(update)

@@ -60,14 +60,6 @@ loss = loss.fetch()
     + RESULT
 )
 THREADS = "config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=4)"
-NOTEBOOK = """
-from IPython.core.interactiveshell import InteractiveShell
-shell = InteractiveShell.instance()
-shell.run_line_magic("load_ext", "traceview")
-cell = open("cell.py").read()
-for line in ("", "%%traceview --steps 10:15 --out logs\\n"):
-    assert shell.run_cell(line + cell).success
-"""
 
 
 def run(
@@ -132,26 +124,3 @@ def test_steps_of_two_workers_are_those_of_one_and_the_others_are_mentioned(tmp_
     document = document_of(traceview.analyze(captured))
     page = " ".join(terminal.render(document, width=200, color=False, most_lines=10**6).split())
     assert "The steps here are those of one worker" in page
-
-
-def test_a_cell_of_a_notebook_trains_the_same(tmp_path: Path) -> None:
-    (tmp_path / "cell.py").write_text(FIT, encoding="utf-8")
-    (tmp_path / "driver.py").write_text(NOTEBOOK, encoding="utf-8")
-    code, results, err = run(tmp_path, [sys.executable, "driver.py"])
-    assert (code, results) == (0, results[:1] * 2), err
-    (captured,) = runs_below(tmp_path)
-    assert markers_of(captured) == WINDOW
-
-
-def test_a_shell_script_with_two_trainers_below_the_command(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(FIT, encoding="utf-8")
-    shell = f"'{sys.executable}' train.py & '{sys.executable}' train.py & wait\n'{sys.executable}' train.py\nexit 4\n"
-    (tmp_path / "train.sh").write_text(shell, encoding="utf-8")
-    alone = run(tmp_path, ["bash", "train.sh"])
-    program = (sys.executable, *CAPTURE, "--steps", "10:15", "--", "bash", "train.sh")
-    code, results, err = run(tmp_path, program)
-    assert (code, results) == alone[:2] == (4, [results[0]] * 3)
-    runs = runs_below(tmp_path)
-    assert [markers_of(captured) for captured in runs] == [WINDOW] * 3
-    for captured in runs:
-        assert f"the trace is in {captured}; the script goes on" in err

@@ -34,8 +34,6 @@ def step_functions(done: Captured) -> list[tuple[str, str]]:
 
 
 LOOPS = {
-    "input": "for batch in batches(30): eager_step(batch)",
-    "one batch for all": "batch = next(batches(1))\nfor number in range(40): eager_step(batch)",
     "two tapes for one input": "for batch in batches(30): eager_step(batch); eager_step(batch)",
     "a tape in a tape": """
 for batch in batches(30):
@@ -44,11 +42,6 @@ for batch in batches(30):
     outer.gradient(0, 0)
 """,
     "two inputs": "for one, other in zip(batches(30), batches(31)): eager_step(one)",
-    "evaluation between epochs": """
-for epoch in range(4):
-    for batch in batches(8): eager_step(batch)
-    for batch in batches(5): time.sleep(0.001)
-""",
 }
 
 

@@ -39,13 +39,6 @@ def train(code=0):
     sys.stdout.flush()
     sys.exit(code)
 """
-FORKS = f"""{TRAIN}
-import tensorflow
-child = os.fork()
-if not child:
-    train(3)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
 MULTIPROCESSING = f"""{TRAIN}
 import multiprocessing
 
@@ -57,12 +50,6 @@ if __name__ == "__main__":
     sys.exit(sum(child.exitcode for child in children))
 """
 STEPS = [9, 10, 11, 12, 13, 14, 15]
-
-
-def ended(folder: Path, *command: str) -> tuple[int, str, list[str]]:
-    """Exit code, standard output and lines of standard error of a Python process."""
-    done = run_python(folder, *command)
-    return done.returncode, done.stdout, done.stderr.splitlines()
 
 
 def check_run(run: Path, ends: Sequence[str]) -> None:
@@ -82,21 +69,12 @@ def check_run(run: Path, ends: Sequence[str]) -> None:
     assert "missing-host" not in {finding.code for finding in report.findings}
 
 
-def test_a_forked_child_trains_as_without_a_capture(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(FORKS, encoding="utf-8")
-    plain, captured = ended(tmp_path, "train.py"), ended(tmp_path, *CAPTURE, "train.py")
-    assert plain[0] == captured[0] == 3, captured
-    assert plain[1] == captured[1] != ""
-    check_run(Path(captured[2][-1]), [""])
-
-
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_children_of_multiprocessing(tmp_path: Path, method: str) -> None:
     (tmp_path / "train.py").write_text(MULTIPROCESSING, encoding="utf-8")
-    code, out, lines = ended(tmp_path, *CAPTURE, "--run", "mine", "train.py", method)
-    assert code == 3, lines
-    assert len(set(out.splitlines())) == 1
-    assert out.count("loss") == 2
+    done = run_python(tmp_path, *CAPTURE, "--run", "mine", "train.py", method, code=3)
+    assert len(set(done.stdout.splitlines())) == 1
+    assert done.stdout.count("loss") == 2
     run = tmp_path / "logs" / "plugins" / "profile" / "mine"
-    assert lines[-1] == str(run)
+    assert done.stderr.splitlines()[-1] == str(run)
     check_run(run, ["", "_p2"])

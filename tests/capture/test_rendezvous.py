@@ -12,7 +12,7 @@ import pytest
 
 from tests.capture.conftest import Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
-from traceview.base.errors import CaptureError, UsageError
+from traceview.base.errors import UsageError
 from traceview.capture.record import destination as module
 from traceview.capture.record.capture import Capture as OfProcess
 from traceview.capture.record.destination import Destination, Rendezvous, RunChoice, run_name
@@ -218,23 +218,6 @@ def test_a_capture_that_failed_leaves_no_empty_run(
     (tmp_path / "plugins" / "profile" / str(failed.run) / "trace").unlink()
     failed.abandon()
     assert runs(tmp_path) == []
-
-
-def test_a_run_that_has_this_file_is_refused_before_the_script_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("socket.gethostname", lambda: "node")
-    folder = tmp_path / "plugins" / "profile" / "mine"
-    folder.mkdir(parents=True)
-    (folder / "node_w1.xplane.pb").touch()
-    aged(folder / "node_w1.xplane.pb", 1e6)
-    named, _ = choice(tmp_path, "mine")
-    named.check()
-    monkeypatch.setenv("TF_CONFIG", config(1))
-    with pytest.raises(
-        CaptureError, match=r"node_w1\.xplane\.pb already exists and is not replaced"
-    ):
-        named.check()
 
 
 @pytest.mark.parametrize(

@@ -362,12 +362,6 @@ for number, (x, y) in enumerate(data(12)):
         "6:9",
         [5, 6, 7, 8, 9],
     ),
-    "legacy Keras, a short last call": Kind(
-        "import tf_keras\nmodel(tf_keras, steps_per_execution=5).fit(data(32), epochs=3, verbose=0)",
-        "net",
-        "70:80",
-        [62, 64, 69, 74, 79, 84],
-    ),
     "its own profile in the window": Kind(
         """
 import tempfile

@@ -324,25 +324,19 @@ def test_a_damaged_line_leaves_the_others_readable(tmp_path: Path) -> None:
 
 
 CUT_OFF = "cut off: the plane '/host:CPU' needs 2216107 bytes, the file ends after 1500000 of them"
-SHARED_ERRORS = [
-    ("empty", EMPTY),
-    ("gzipped", "not a trace: gzip data"),
-    ("html", "not a trace: an HTML page"),
-    ("lfs-pointer", "not a trace: a Git LFS pointer"),
-    ("truncated-half", f"byte 0: {CUT_OFF}"),
-    ("truncated-last-byte", f"byte 3039618: damaged: {PAST_END}"),
-]
-
-
-def broken_file(shared_traces: Path, name: str) -> Path:
-    return shared_traces / "broken" / name / "plugins" / "profile" / "run1" / "host.xplane.pb"
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize(("name", "text"), SHARED_ERRORS)
-def test_what_a_user_reads_of_a_broken_file(shared_traces: Path, name: str, text: str) -> None:
-    path = broken_file(shared_traces, name)
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("truncated-half", f"byte 0: {CUT_OFF}"),
+        ("truncated-last-byte", f"byte 3039618: damaged: {PAST_END}"),
+    ],
+)
+def test_what_a_user_reads_of_a_cut_file(shared_traces: Path, name: str, text: str) -> None:
+    path = shared_traces / "broken" / name / "plugins" / "profile" / "run1" / "host.xplane.pb"
     with pytest.raises(TraceFormatError) as caught:
         traceview.load(shared_traces / "broken" / name)
     assert str(caught.value) == f"{path}: {text}"
-    assert (caught.value.hint == SALVAGE_HINT.format(path)) == name.startswith("truncated")
+    assert caught.value.hint == SALVAGE_HINT.format(path)
