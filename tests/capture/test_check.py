@@ -173,18 +173,14 @@ def test_a_trial_with_the_real_framework(framework: str) -> None:
 HOSTILE = Check("script", "failed", "a\x1b[31m\u202e[bold]b[/bold]\ud800", "c\x07\nd")
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_the_table(width: int) -> None:
+def test_the_table_of_hostile_text() -> None:
     results = [HOSTILE, Check("profiling-permission", "not applicable", "there is no GPU " * 9)]
-    text = render_section(check_section(results), width=width, color=False)
-    assert max(map(len, text.splitlines())) <= width
+    text = render_section(check_section(results), width=40, color=False)
+    assert max(map(len, text.splitlines())) <= 40
     assert not {"\x1b", "\u202e", "\x07"} & set(text)
     assert "[bold]b[/bold]" in "".join(text.split())
-    title, first = text.splitlines()[:2]
-    assert title == "2 checks: 1 failed, 1 not applicable"
-    assert first.startswith("  - failed: script:")
-    assert "fix: c" in " ".join(text.split())
-    text.encode("utf-8")
+    assert text.startswith("2 checks: 1 failed, 1 not applicable\n  - failed: script:")
+    assert b"fix: c" in b" ".join(text.encode("utf-8").split())
 
 
 @pytest.mark.parametrize("name", ["TensorFlow-CPU", "tf.nightly"])

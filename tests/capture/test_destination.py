@@ -35,7 +35,15 @@ def kept(destination: Destination, content: str = "trace", suffix: str = "") -> 
     return choice.keep(written(destination, content))
 
 
-def test_a_named_run_is_shared_and_nothing_in_it_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_named_run_is_shared_and_nothing_in_it_replaced(
+    has_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unlinked(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    if not has_links:
+        monkeypatch.setattr("os.link", unlinked)
     first, second, third = (prepared(tmp_path) for _ in range(3))
     trace = kept(first, "one")
     other = kept(second, "two", suffix="_w1")
@@ -67,20 +75,6 @@ def test_a_trace_of_another_program_takes_no_sidecar(tmp_path: Path) -> None:
         kept(destination)
     assert [path.name for path in run.iterdir()] == ["node.xplane.pb"]
     assert destination.sidecar.exists()
-
-
-def test_without_links_nothing_is_replaced_either(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unlinked(*_: object) -> None:
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr("os.link", unlinked)
-    first, second = prepared(tmp_path), prepared(tmp_path)
-    trace = kept(first, "one")
-    with pytest.raises(CaptureError, match="exists"):
-        kept(second, "two")
-    assert trace.read_text("utf-8") == "one"
 
 
 @pytest.mark.parametrize(

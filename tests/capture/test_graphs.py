@@ -175,7 +175,6 @@ def tensor(shape: str, dtype: str = "tf.float32") -> str:
     [
         ([signed(x=tensor("(2, 3)"), rate="Literal[1.0]")], []),
         ([signed(rate="Literal[1.0]"), signed(rate="Literal[2.0]")], ["python"]),
-        ([signed(flag="Literal[True]"), signed(flag="Literal[False]")], ["python"]),
         ([signed(mode="Literal['a]b']"), signed(mode="Literal['a]c']")], ["python"]),
         ([signed(x=tensor("(2, 3)")), signed(x=tensor("(1, 3)"))], ["shape"]),
         ([signed(x=tensor("()")), signed(x=tensor("<unknown>"))], ["shape"]),

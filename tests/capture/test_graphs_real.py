@@ -111,43 +111,32 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return printed(tmp_path_factory.mktemp("graphs"), PROGRAM)
 
 
-@pytest.fixture(scope="module")
-def values(described: Any) -> Any:
-    return described[0]
-
-
-@pytest.fixture(scope="module")
-def flops(described: Any) -> Any:
-    return described[1]
-
-
 def of_names(names: Any, *wanted: str) -> set[str]:
     """Which of the wanted ops are among names, as far as the script gave them."""
     return {name for name in wanted if any(one.endswith(name) for one in names)}
 
 
-def test_what_reads_only_tensors_from_before_the_graph_is_constant(values: dict[str, Any]) -> None:
+def test_what_reads_only_tensors_from_before_the_graph_is_constant(described: Any) -> None:
     constant = {"squared", "eigen", "inner/svd"}
     # They depend on variables, arguments and chance.
     others = {"noise", "scaled", "read", "LookupTableFindV2", "wide", "inner/product", "looped"}
-    assert of_names(values["constant_ops"], *constant, *others) == constant
+    assert of_names(described[0]["constant_ops"], *constant, *others) == constant
 
 
-def test_results_in_float64_are_named_and_what_comes_after_is_not(values: dict[str, Any]) -> None:
-    names = values["float64_ops"]
+def test_results_in_float64_are_named_and_what_comes_after_is_not(described: Any) -> None:
+    names = described[0]["float64_ops"]
     assert of_names(names, "wide", "in_wide", "narrow", "squared", "looped") == {"wide", "in_wide"}
 
 
-def test_an_op_of_a_function_has_the_name_of_its_call_before_it_too(
-    values: dict[str, Any], flops: list[dict[str, int]]
-) -> None:
+def test_an_op_of_a_function_has_the_name_of_its_call_before_it_too(described: Any) -> None:
+    values, flops, _ = described
     for found, end in ((values["constant_ops"], "svd"), (flops[0], "relu")):
         names = [name for name in found if name.endswith(end)]
         assert len(names) == 2
         assert any("Call" in name for name in names)
 
 
-def test_calls_that_lead_to_too_many_ops_are_not_followed_to_the_end(described: list[Any]) -> None:
+def test_calls_that_lead_to_too_many_ops_are_not_followed_to_the_end(described: Any) -> None:
     assert described[2] == "NoAnswerError its calls lead to more than 1,000 ops"
 
 
@@ -173,15 +162,12 @@ HEADS = 2 * 8 * 64 * 14 * 4 * 6
         ("lost", None),
     ],
 )
-def test_counts_by_hand(flops: list[dict[str, int]], ending: str, count: int | None) -> None:
+def test_counts_by_hand(described: Any, ending: str, count: int | None) -> None:
     """Of a batch of eight, of which the graph knows no size; the rows of a tensor that was flattened are more."""
-    known, _ = flops
+    known, without_a_batch = described[1]
     found = {name: each for name, each in known.items() if name.endswith(ending)}
     assert set(found.values()) == ({count} if count else set()), known
-
-
-def test_without_the_size_of_a_batch_nothing_depends_on_it(flops: list[dict[str, int]]) -> None:
-    assert flops[1] == {}
+    assert without_a_batch == {}
 
 
 TRAINING = """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 import pytest
 
@@ -129,41 +128,29 @@ for number, batch in enumerate(batches(20)):
 """
 
 
-def evaluations(capture: Capture, script: str) -> list[tuple[int, dict[str, int]]]:
-    done = capture(SCRIPT_START + HELPERS + script)
-    recorded: list[dict[str, Any]] = done.window["evaluations"]
-    assert all(0 < row["begun_ns"] < row["ended_ns"] for row in recorded)
-    return [(row["after"], row["functions"]) for row in recorded]
-
-
 @pytest.mark.parametrize(
-    ("script", "calls"),
+    ("script", "evaluations"),
     [
-        ("looped(evaluated)", 3),
+        ("looped(evaluated)", [(11, {"evaluate": 3})]),
         # One that gets an iterator reads it.
-        ("looped(lambda: evaluate(batches(3)))", 1),
-        (EAGER, 3),
+        ("looped(lambda: evaluate(batches(3)))", [(11, {"evaluate": 1})]),
+        (EAGER, [(11, {"evaluate": 3})]),
+        # What applies accumulated gradients, for instance, has no input.
+        ("looped(lambda: apply(0))", []),
+        # Each epoch has an iterator of its own, and each batch is prepared.
+        (
+            "for epoch in range(4):\n    for batch in batches(4): apply(batch); train_step(batch)",
+            [],
+        ),
+        ("looped(lambda: None)\nevaluated()", []),
     ],
-    ids=["a loop", "an iterator", "between eager steps"],
 )
 def test_evaluation_is_named_with_the_step_before_it(
-    capture: Capture, script: str, calls: int
+    capture: Capture, script: str, evaluations: list[tuple[int, dict[str, int]]]
 ) -> None:
-    assert evaluations(capture, script) == [(11, {"evaluate": calls})]
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        # What applies accumulated gradients, for instance, has no input.
-        "looped(lambda: apply(0))",
-        # Each epoch has an iterator of its own, and each batch is prepared.
-        "for epoch in range(4):\n    for batch in batches(4): apply(batch); train_step(batch)",
-        "looped(lambda: None)\nevaluated()",
-    ],
-)
-def test_other_calls_are_no_evaluation(capture: Capture, script: str) -> None:
-    assert evaluations(capture, script) == []
+    recorded = capture(SCRIPT_START + HELPERS + script).window["evaluations"]
+    assert [(row["after"], row["functions"]) for row in recorded] == evaluations
+    assert all(0 < row["begun_ns"] < row["ended_ns"] for row in recorded)
 
 
 def test_a_step_does_not_begin_with_the_evaluation_before_it(capture: Capture) -> None:

@@ -186,7 +186,6 @@ def test_a_window_is_half_open() -> None:
     ("text", "reason", "hint"),
     [
         ("0:5", "step 0 cannot be captured", "--steps 1:5"),
-        (":5", "step 0 cannot be captured", "--steps 1:5"),
         ("0:1", "step 0 cannot be captured", "--steps 1:2"),
         ("5:", "not a range", "10:15"),
         ("5", "not a range", "for step 5 alone: --steps 5:6"),
@@ -195,7 +194,6 @@ def test_a_window_is_half_open() -> None:
         ("", "not a range", "10:15"),
         ("5:5", "empty", "excluded"),
         ("-3:5", "not a range", "10:15"),
-        ("a:b", "not a range", "10:15"),
         ("١:٣", "not a range", "10:15"),
         ("1" * 19 + ":", "not a range", "10:15"),
     ],

@@ -43,7 +43,6 @@ NAMES = {
         "Cijk_Ailk_Bljk_SB_MT64x64x16_SE_1LDSB0_APM1",
         "sgemm_128x64",
     ),
-    KernelName(NumberFormat.FP32, True, True): (),
     KernelName(NumberFormat.FP64, False, False): ("Tanh_GPU_DT_DOUBLE_DT_DOUBLE_kernel",),
     KernelName(NumberFormat.FP64, False, True): ("volta_dgemm_64x64_nt",),
     KernelName(NumberFormat.FP64, True, True): (
