@@ -161,20 +161,16 @@ def test_attention(target: str, key: str, factor: int) -> None:
 
 def test_what_is_no_product_counts_nothing_and_what_is_not_known_is_unknown() -> None:
     module = ModuleWriter()
-    for name, target in (("sort", "__cub$DeviceRadixSort"), ("own", "my_kernel")):
-        product(
-            module, "custom-call", (8,), (8,), (8,), name=name
-        ).custom_call_target = target.encode()
-    product(
-        module, "custom-call", (8,), (8,), (8,), name="gemm"
-    ).custom_call_target = b"__cublas$gemm"
+    targets = {"sort": "__cub$DeviceRadixSort", "own": "my_kernel", "gemm": "__cublas$gemm"}
+    for name, target in targets.items():
+        message = product(module, "custom-call", (8,), (8,), (8,), name=name)
+        message.custom_call_target = target.encode()
     product(module, "add", (8,), (8,), (8,), name="sum")
     product(module, "cholesky", (8, 8), (8, 8), name="factors")
     module.add("lost", "dot", 998, 999, shape=(8, 8))
-    found = read(module.message)
-    assert {name: found[name].flops for name in ("sort", "own", "gemm", "sum", "factors", "lost")} == {
-        "sort": 0, "own": None, "gemm": None, "sum": 0, "factors": None, "lost": None,
-    }  # fmt: skip
+    names = ("sort", "own", "gemm", "sum", "factors", "lost")
+    found = read(module.message, *names)
+    assert [found[name].flops for name in names] == [0, None, None, 0, None, None]
 
 
 def test_a_fusion_has_what_it_holds_and_a_loop_is_unknown() -> None:
