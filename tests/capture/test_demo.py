@@ -79,7 +79,6 @@ SHOWN = 0.8
 
 @pytest.fixture(scope="module")
 def slow_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Captured]:
-    """One run per slowdown."""
     scripts = {}
     for name in SLOWED:
         slowdowns = [Slowdown(one) for one in name.split("+")]

@@ -68,7 +68,6 @@ def made_by(name: str, *files: str) -> Op:
 
 
 def lines(graph: Graph) -> dict[str, str | None]:
-    """By name the file that made it."""
     described = describe_lines([graph])
     return {
         name: None if place is None else described["lines"][place].partition(":")[0]

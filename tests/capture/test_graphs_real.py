@@ -101,7 +101,6 @@ print(json.dumps([values, flops, problem]))
 
 
 def printed(folder: Path, program: str) -> Any:
-    """What a program prints as JSON."""
     (folder / "train.py").write_text(program, encoding="utf-8")
     return json.loads(run_python(folder, "train.py", code=0).stdout)
 

@@ -109,7 +109,6 @@ class Hung:
 
     @property
     def finding(self) -> dict[str, Any]:
-        """Its one conclusion."""
         (finding,) = self.last["findings"]
         assert isinstance(finding, dict)
         return finding
@@ -148,7 +147,6 @@ def hung(
 
 
 def finished(folder: Path, script: str, *options: str) -> Hung:
-    """Run a script to its end."""
     (folder / "train.py").write_text(START + script, encoding="utf-8")
     done = run_python(folder, *CAPTURE, "--on-hang", LIMIT, *options, "train.py")
     return Hung(reports(folder / "logs"), done.stdout, done.stderr, done.returncode)

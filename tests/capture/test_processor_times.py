@@ -93,7 +93,6 @@ def test_no_descriptor_stays_open() -> None:
 
 @counts_waits
 def test_a_fork_has_no_clocks() -> None:
-    """The thread that notes is not in it."""
     listener, sidecar = ProcessorTimesListener(), Sidecar(state="recording")
     listener.opened(sidecar)
     child = os.fork()

@@ -35,7 +35,6 @@ def write(path: Path, text: str | bytes, *, can_run: bool = False) -> None:
     ("name", "content", "can_run", "command"),
     [
         ("train.py", "import tensorflow", False, None),
-        ("train.py", "#!/usr/bin/env python3\n", True, None),
         ("train.py", "#!/bin/bash\n", True, None),  # whatever it says, its name says Python
         ("train", "import tensorflow", False, None),
         ("torchrun", "#!/opt/venv/bin/python3.11 -u\n", True, ["{folder}/torchrun"]),

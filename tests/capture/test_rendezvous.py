@@ -56,7 +56,6 @@ def runs(out: Path) -> list[str]:
 
 
 def made(out: Path) -> Path:
-    """The one file that names a run."""
     (path,) = (path for path in out.glob(".traceview-cluster-*/*") if path.name.isdecimal())
     return path
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import signal
 import socket
@@ -60,7 +59,6 @@ PLAIN = (
     TRAIN
     + """
 for _ in range(20): train_step(next(batches))
-print("RESULT", weights.numpy().tobytes().hex(), flush=True)
 """
 )
 API = (
@@ -214,20 +212,6 @@ def test_a_script_captured_by_each_worker(
     check_run(run, "arguments")
     check_clocks(run, tmp_path / "run")
     assert "did not join this run" not in "".join(workers.text)
-
-
-def test_workers_train_the_same_without_a_capture(
-    launches: tuple[Workers, Workers], tmp_path: Path
-) -> None:
-    (tmp_path / "plain.py").write_text(PLAIN, encoding="utf-8")
-    codes, texts = finished(tmp_path, ["plain.py"], free_addresses(2), 0)
-    assert codes == [0, 0], "\n".join(texts)
-    alone, captured = (
-        [re.findall(r"^RESULT \w+$", text, re.MULTILINE) for text in each]
-        for each in (texts, launches[0].text)
-    )
-    assert alone == captured == [captured[0]] * 2
-    assert len(captured[0]) == 1
 
 
 def test_captures_in_a_program_that_follow_at_once(launches: tuple[Workers, Workers]) -> None:

@@ -31,7 +31,6 @@ thorough = settings(generous, max_examples=300)
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where to store the files."""
     return tmp_path / "a.xplane.pb"
 
 

@@ -21,11 +21,6 @@ def _groups(message: Any) -> None:
         message.replica_groups.add(replica_ids=group)
 
 
-def _listed(message: Any) -> None:
-    for group in PAIRS:
-        message.collective_device_list.replica_groups.add(replica_ids=group)
-
-
 def _counted(counted: Any, *, transposed: bool) -> None:
     counted.num_replica_groups = counted.num_devices_per_group = 2
     counted.iota_reshape_dims.extend((2, 2))
@@ -67,7 +62,7 @@ def exchange_of(
     ("write", "groups"),
     [
         (_groups, PAIRS),
-        (_listed, PAIRS),
+        (lambda message: _groups(message.collective_device_list), PAIRS),
         (
             lambda message: _counted(
                 message.collective_device_list.iota_replica_group_list, transposed=False
