@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from traceview.base.errors import CaptureError
-from traceview.capture.record.destination import Destination, RunChoice, has_trace
+from traceview.capture.record.destination import KEPT, Destination, RunChoice, has_trace
 from traceview.capture.sidecar.file import SCHEMA_VERSION, Sidecar
 
 
@@ -65,16 +65,45 @@ def test_a_file_where_the_run_should_be(tmp_path: Path) -> None:
     assert str(destination.private) in (raised.value.hint or "")
 
 
-def test_a_trace_of_another_program_takes_no_sidecar(tmp_path: Path) -> None:
-    run = tmp_path / "plugins" / "profile" / "together"
-    run.mkdir(parents=True)
-    (run / "node.xplane.pb").touch()
-    os.utime(run / "node.xplane.pb", (1, 1))
+@pytest.fixture
+def taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of this host in the run that is chosen."""
+    monkeypatch.setattr("socket.gethostname", lambda: "node")
+    trace = tmp_path / "plugins" / "profile" / "together" / "node.xplane.pb"
+    trace.parent.mkdir(parents=True)
+    trace.touch()
+    return trace
+
+
+def test_a_trace_of_another_program_takes_no_sidecar(taken: Path, tmp_path: Path) -> None:
+    os.utime(taken, (1, 1))
     destination = prepared(tmp_path)
     with pytest.raises(CaptureError, match="already exists and is not replaced"):
         kept(destination)
-    assert [path.name for path in run.iterdir()] == ["node.xplane.pb"]
+    assert [*taken.parent.iterdir()] == [taken]
     assert destination.sidecar.exists()
+
+
+@pytest.mark.parametrize("name", ["node.xplane.pb", "node.traceview.json"])
+def test_a_process_that_runs_beside_keeps_nobody_out(
+    name: str, taken: Path, tmp_path: Path
+) -> None:
+    """Nor does one that has moved its sidecar and not yet its trace."""
+    taken.rename(taken.with_name(name))
+    RunChoice(Destination(tmp_path), "together", print).check()
+    for number in (2, 3):
+        trace = kept(prepared(tmp_path))
+        assert trace.name == f"node_p{number}.xplane.pb"
+        KEPT.remove(trace)
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_any_other_file_does(is_own: bool, taken: Path, tmp_path: Path) -> None:
+    os.utime(taken, None if is_own else (1, 1))
+    if is_own:
+        KEPT.add(taken)
+    with pytest.raises(CaptureError, match="already exists and is not replaced"):
+        RunChoice(Destination(tmp_path), "together", print).check()
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,6 @@ import pytest
 
 from tests.capture.conftest import CAPTURE, environment_with, run_together
 from tests.capture.fake_tensorflow import SCRIPT_START
-from traceview.base.errors import CaptureError
-from traceview.capture.record.destination import KEPT, Destination, RunChoice
 from traceview.capture.sidecar.environment import own_place, rank_of
 
 CONFIG = (
@@ -121,50 +117,3 @@ def test_ranks_that_may_be_independent_hear_of_the_run(tmp_path: Path, fake: Pat
     assert len({*runs}) == 2
     hint = "note: each of the 2 ranks gets its own run; if they train together, --run NAME"
     assert [hint in text for text in texts] == [True, False]
-
-
-# Whose file has the name
-
-
-def taken(tmp_path: Path) -> tuple[RunChoice, Path]:
-    """A choice of a run that has a file of this host, and this file."""
-    run = tmp_path / "plugins" / "profile" / "mine"
-    run.mkdir(parents=True)
-    trace = run / f"{socket.gethostname()}.xplane.pb"
-    trace.touch()
-    return RunChoice(Destination(tmp_path), "mine", print), trace
-
-
-def kept_beside(tmp_path: Path) -> str:
-    """How the name of this host ends for what another process keeps in the run."""
-    destination = Destination(tmp_path)
-    destination.prepare()
-    destination.sidecar.touch()
-    written = destination.private / f"{socket.gethostname()}.xplane.pb"
-    written.touch()
-    kept = RunChoice(destination, "mine", print).keep(written)
-    KEPT.remove(kept)
-    return kept.name.removeprefix(socket.gethostname())
-
-
-def test_a_process_that_ran_beside_keeps_nobody_out(tmp_path: Path) -> None:
-    choice, _ = taken(tmp_path)
-    choice.check()
-    assert [kept_beside(tmp_path) for _ in range(2)] == ["_p2.xplane.pb", "_p3.xplane.pb"]
-
-
-def test_neither_does_one_that_has_moved_its_sidecar_and_not_yet_its_trace(tmp_path: Path) -> None:
-    _, trace = taken(tmp_path)
-    trace.rename(trace.with_name(f"{socket.gethostname()}.traceview.json"))
-    assert kept_beside(tmp_path) == "_p2.xplane.pb"
-
-
-@pytest.mark.parametrize("why", ["earlier", "own"])
-def test_any_other_file_does(tmp_path: Path, why: str) -> None:
-    choice, trace = taken(tmp_path)
-    if why == "earlier":
-        os.utime(trace, (1, 1))
-    else:
-        KEPT.add(trace)
-    with pytest.raises(CaptureError, match="already exists and is not replaced"):
-        choice.check()
