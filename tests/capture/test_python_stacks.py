@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import struct
-import sys
 import sysconfig
 import threading
 import time
@@ -162,50 +161,34 @@ def test_what_the_script_has_let_go_is_freed_at_once() -> None:
         gc.enable()
 
 
-def test_the_switch_interval_is_short_while_the_main_thread_is_alone(tmp_path: Path) -> None:
+def test_the_switch_interval_is_short_while_the_main_thread_runs_alone_and_the_script_sets_none(
+    tmp_path: Path,
+) -> None:
     body = """
-seen = [sys.getswitchinterval()]
-def work():
-    compute_until(seconds(0.05))
+over, seen = Event(), []
+reader = Thread(target=compute_until, args=(over.is_set,))
+def look():
+    compute_until(seconds(0.1))
     seen.append(sys.getswitchinterval())
-window_around(work)
-print(json.dumps([*seen, sys.getswitchinterval()]))
-"""
-    before, short, after = alone(tmp_path, body)
-    assert short == pytest.approx(python_sampling.SOON_SECONDS)
-    assert before == after > short
-
-
-def test_threads_that_run_share_the_gil_as_without_sampling() -> None:
-    over = Event()
-    reader = Thread(target=compute_until, args=(over.is_set,))
-    before = sys.getswitchinterval()
-    seen: list[float] = []
-
-    def work() -> None:
-        reader.start()
-        compute_until(seconds(0.1))
-        seen.append(sys.getswitchinterval())
-        over.set()
-        reader.join()
-
+def beside():
+    reader.start()
+    look()
+    over.set()
+    reader.join()
+def chosen():
+    look()
+    sys.setswitchinterval(0.002)
+    compute_until(seconds(0.02))
+before = sys.getswitchinterval()
+for work in (look, beside, chosen):
     window_around(work)
-    assert seen == [before]
-
-
-def test_a_switch_interval_that_the_script_sets_stays() -> None:
-    before = sys.getswitchinterval()
-
-    def work() -> None:
-        compute_until(seconds(0.02))
-        sys.setswitchinterval(0.002)
-        compute_until(seconds(0.02))
-
-    try:
-        window_around(work)
-        assert sys.getswitchinterval() == pytest.approx(0.002)
-    finally:
-        sys.setswitchinterval(before)
+    seen.append(sys.getswitchinterval())
+print(json.dumps([before, *seen]))
+"""
+    before, *seen = alone(tmp_path, body)
+    assert before > python_sampling.SOON_SECONDS
+    short = pytest.approx(python_sampling.SOON_SECONDS)
+    assert seen == [short, before, before, before, short, pytest.approx(0.002)]
 
 
 def test_no_finalizer_of_the_script_runs_in_the_sampling_thread() -> None:
