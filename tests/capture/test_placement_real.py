@@ -119,7 +119,33 @@ with two.scope():
     legacy.compile("adam", "mse")
 legacy.fit(data(12), verbose=0)
 """,
+    "pinned ops": """
+with two.scope(): kernel = tf.Variable(tf.ones([4, 1]))
+body = replica(kernel)
+def pinned(x, y):
+    with tf.device("/cpu:1"): return body(x, y)
+@tf.function
+def together(batch): return two.run(pinned, args=batch)
+for _, batch in zip(range(12), spread()): together(batch)
+""",
+    "one replica": """
+one = tf.distribute.MirroredStrategy(["/cpu:0"])
+with one.scope(): kernel = tf.Variable(tf.ones([8, 1]))
+body = replica(kernel)
+@tf.function
+def lonely(x, y): return one.run(body, args=(x, y))
+for x, y in data(12): lonely(x, y)
+""",
 }
+REASONS = {
+    "all on one device": ("unused_strategy", "outside_scope", "pinned_ops"),
+    "one replica": ("one_replica",),
+    "pinned ops": ("replicas_together",),
+    "two replicas": (),
+    # Both replicas compute, and take turns at the variables that they share.
+    "outside the scope": (),
+}
+"""Why one device computes all gradients."""
 
 
 Runs = dict[str, Captured]
@@ -241,3 +267,16 @@ def test_the_sidecar_is_read_whole(name: str, runs: Runs) -> None:
     assert (host.versions.tensorflow or "").startswith("2.")
     assert host.devices.logical == ("/device:CPU:0", "/device:CPU:1")
     assert "options-ignored" not in [finding.code for finding in report.findings]
+
+
+@pytest.mark.parametrize(("name", "reasons"), REASONS.items())
+def test_why_one_device_computes_all_gradients(
+    name: str, reasons: tuple[str, ...], runs: Runs
+) -> None:
+    findings = traceview.analyze(runs[name].run).findings
+    found = [
+        (each.severity, tuple(each.sentences[3:]))
+        for each in findings
+        if each.code == "single-gpu-gradients"
+    ]
+    assert found == [("critical", reasons)] * bool(reasons)
