@@ -17,6 +17,7 @@ from traceview.capture.sidecar.file import Sidecar
 from traceview.capture.steps.placement import PlacementListener, describe_lines, what_differs
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.graphs.calls import training_loop
+from traceview.graphs.zeros import gives_zeros
 
 HERE, PACKAGES = "/home/u/job", "/venv/lib/python3.12/site-packages"
 GEN = f"{PACKAGES}/tensorflow/python/ops/gen_math_ops.py"
@@ -228,3 +229,26 @@ def test_a_function_without_a_name_has_that_of_the_one_around_it() -> None:
     origin = CodePlaces([Path(__file__).parent]).origin_of(code)
     around = test_a_function_without_a_name_has_that_of_the_one_around_it.__name__
     assert origin.function == (around if hasattr(code, "co_qualname") else "<lambda>")
+
+
+# Zeros, in ops that are not built here: those of GPUs
+
+BACK = "gradient_tape/lstm/"
+
+
+@pytest.mark.parametrize(
+    ("are", "names", "is_zero"),
+    [
+        ((True, True), (BACK + "of_output", BACK + "of_state"), True),
+        # Nobody reads the last state.
+        ((False, True), (BACK + "of_output", BACK + "of_state"), False),
+        ((True, True), ("lstm/output", BACK + "of_state"), True),
+        ((True, True), ("lstm/output", "lstm/state"), False),
+    ],
+)
+def test_a_gradient_of_several_results_is_zero_where_those_of_all_are(
+    are: tuple[bool, ...], names: tuple[str, ...], is_zero: bool
+) -> None:
+    inputs = [SimpleNamespace(name=name, dtype="float32") for name in names]
+    op = SimpleNamespace(type="CudnnRNNBackpropV3", inputs=inputs, outputs=inputs[:1])
+    assert gives_zeros(op, are) is is_zero
