@@ -7,7 +7,7 @@ import os
 import runpy
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +16,6 @@ from tests.capture.conftest import QUIET, Captured, run_python
 from traceview.capture.record.capture import Capture
 from traceview.capture.record.outcome import End
 from traceview.capture.record.settings import Settings
-from traceview.capture.sidecar.file import WindowListener
 from traceview.capture.window.step_window import StepRange
 
 
@@ -29,38 +28,22 @@ class Done:
     said: list[str] = field(default_factory=list)
 
 
-def captured(
-    path: str,
-    steps: str,
-    step_functions: Iterable[str] = (),
-    *,
-    listeners: Sequence[WindowListener] = (),
-    out: str = "logs",
-) -> Done:
-    """Run a script as `__main__`, and capture its steps below `out`."""
+def captured(steps: str, step_functions: Iterable[str]) -> Done:
+    """Run `train.py` as `__main__`, and capture its steps."""
     done = Done()
-    settings = Settings(
-        Path(out),
-        StepRange.parse(steps),
-        step_functions=tuple(step_functions),
-    )
-    capture = Capture(settings, done.said.append, listeners)
+    settings = Settings(Path("logs"), StepRange.parse(steps), step_functions=tuple(step_functions))
+    capture = Capture(settings, done.said.append)
     capture.prepare()
     capture.hooks.install()
     capture.start_clocks()
     module = sys.modules["__main__"] = ModuleType("__main__")
-    module.__file__ = str(Path(path).resolve())
-    sys.argv = [str(path), *sys.argv[1:]]
+    module.__file__, sys.argv[0] = str(Path("train.py").resolve()), "train.py"
     end: End = "ended"
     try:
-        exec(compile(Path(path).read_text("utf-8"), module.__file__, "exec"), vars(module))
-    except SystemExit as error:
-        done.code = int(error.code or 0)
-    except BaseException as error:
+        exec(compile(Path("train.py").read_text("utf-8"), module.__file__, "exec"), vars(module))
+    except BaseException:
         end, done.code = "failed", 1
         traceback.print_exc()
-        if isinstance(error, KeyboardInterrupt):
-            end, done.code = "interrupted", 130
     capture.finish(end)
     capture.outcome(end)
     done.run = capture.run
@@ -122,7 +105,7 @@ def main(path: str) -> None:
         os.chdir(place)
         sys.path[0], sys.argv[1:] = place, arguments
         if steps:
-            done = captured("train.py", steps, step_functions)
+            done = captured(steps, step_functions)
         else:
             runpy.run_path(str(Path(place, "train.py")), run_name="__main__")
             done = Done()

@@ -166,24 +166,17 @@ def callback(body: str, before: str) -> str:
     return CALLBACK.replace("class Plot", f"{before}\nclass Plot").replace(slow, f"        {body}")
 
 
-OF_CALLBACKS = {
+PROGRAMS = {
+    "callback": CALLBACK,
+    "loop": LOOP,
+    "generator": GENERATOR,
+    "sleeps": SLEEPS,
+    "retraced": RETRACED,
     **{name: callback(body, BODIES) for name, (body, _) in WORK.items()},
     **{
         name: callback(body, "import gc\nkept = []\nknown = [*gc.callbacks]")
+        + "assert gc.callbacks == known\n"
         for name, body in COLLECTS.items()
-    },
-}
-SCRIPTS = {
-    "callback": Script(CALLBACK, "8:18"),
-    "loop": Script(LOOP, "8:18"),
-    "generator": Script(GENERATOR, "8:18"),
-    "sleeps": Script(SLEEPS, "8:18"),
-    "retraced": Script(RETRACED, "8:18"),
-    **{
-        name: Script(
-            text + ("\nassert gc.callbacks == known\n" if name in COLLECTS else ""), "8:18"
-        )
-        for name, text in OF_CALLBACKS.items()
     },
 }
 Runs = dict[str, Captured]
@@ -193,7 +186,8 @@ Runs = dict[str, Captured]
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     # Threads of OpenBLAS wait for each other by spinning: on a busy machine that takes a minute.
     folder = tmp_path_factory.mktemp("python")
-    return captured_scripts(folder, SCRIPTS, OPENBLAS_NUM_THREADS="1", is_forked=True)
+    scripts = {name: Script(text, "8:18") for name, text in PROGRAMS.items()}
+    return captured_scripts(folder, scripts, OPENBLAS_NUM_THREADS="1", is_forked=True)
 
 
 def test_a_callback_of_keras_is_named(runs: Runs) -> None:

@@ -15,18 +15,11 @@ from traceview.capture.window.step_window import StepRange, StepWindow
 NO_STEP = 0.2
 
 
-class Nothing:
-    """A recording that nobody should start."""
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        raise AssertionError(name)
-
-
 class Scene:
     def __init__(self) -> None:
         self.said: list[str] = []
-        recording: Any = Nothing()
-        self.window = StepWindow(StepRange(10, 15), recording)
+        nobody_records: Any = None
+        self.window = StepWindow(StepRange(10, 15), nobody_records)
         self.observer = Observer(self.window, ())
         self.clock = no_step_watch(self.window, self.observer, self.said.append, NO_STEP)
 
