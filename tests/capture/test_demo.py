@@ -141,7 +141,7 @@ def test_one_of_two_devices_has_all_the_work(slow_runs: dict[str, Captured]) -> 
 @pytest.mark.tensorflow
 def test_launching_op_by_op_from_the_command_line(tmp_path: Path) -> None:
     # Once more is not twice as slow.
-    slowdowns = ["--slowdown", "launch", "--slowdown", "one-gpu", "--slowdown", "launch"]
+    slowdowns = ["--slowdown", "launch", "--slowdown", "callback", "--slowdown", "launch"]
     options = ["--demo", *slowdowns, "--devices", "3", "--steps", "3:5"]
     environment = environment_with(CUDA_VISIBLE_DEVICES="-1")
     environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
