@@ -127,10 +127,7 @@ def test_modes_that_find_mistakes_are_noted(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, data, SimpleNamespace(DEBUG_MODE=True))
     placement = SimpleNamespace(_context=SimpleNamespace(log_device_placement=False))
     monkeypatch.setitem(sys.modules, "tensorflow.python.eager.context", placement)
-    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
-    sidecar = Sidecar()
-    EnvironmentListener().opening(sidecar)
-    found = {*sidecar.groups["tracing"]["hooks"]} - {"sys.settrace", "sys.monitoring"}
+    found = hooks(monkeypatch) - {"sys.settrace", "sys.monitoring"}
     assert found == {"tf.data.experimental.enable_debug_mode", "jax_debug_nans"}
 
 
