@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,40 +25,38 @@ print("left", method.__code__.co_filename.count("traceview"), len([f for f in sy
 
 
 @pytest.fixture
-def run(tmp_path: Path, fake: Path) -> Notebook:
-    return Notebook(tmp_path, fake)
+def run(tmp_path: Path, fake: Path) -> Callable[[str], str]:
+    """Runs a cell, and gives all that is said."""
 
-
-class Notebook:
-    def __init__(self, folder: Path, fake: Path) -> None:
-        self.folder = folder
-        self._fake = fake
-
-    def __call__(self, cell: str) -> str:
+    def run_cell(cell: str) -> str:
         for name, text in (("setup.py", SCRIPT_START), ("cell.txt", cell), ("driver.py", DRIVER)):
-            (self.folder / name).write_text(text, encoding="utf-8")
-        variables = environment_with(self._fake, IPYTHONDIR=str(self.folder / "ipython"))
-        done = run_python(self.folder, "driver.py", environment=variables, code=0)
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        variables = environment_with(fake, IPYTHONDIR=str(tmp_path / "ipython"))
+        done = run_python(tmp_path, "driver.py", environment=variables, code=0)
         assert "left 0 0\n" in done.stdout
         return done.stdout + done.stderr
 
-    @property
-    def runs(self) -> list[Path]:
-        return list((self.folder / "logs" / "plugins" / "profile").glob("*"))
+    return run_cell
+
+
+def runs(folder: Path) -> list[Path]:
+    return list((folder / "logs" / "plugins" / "profile").glob("*"))
 
 
 LOOP = "for batch in batches(30): train_step(batch)\n"
 
 
-def test_a_cell_is_captured_and_its_report_shown(run: Notebook) -> None:
+def test_a_cell_is_captured_and_its_report_shown(run: Callable[[str], str], tmp_path: Path) -> None:
     out = run(f"%%traceview --steps 10:15 --out logs\n{LOOP}6 * 7")
-    (folder,) = run.runs
+    (folder,) = runs(tmp_path)
     assert f"traceview: the trace is in logs/plugins/profile/{folder.name}\n" in out
     assert "5 steps used" in out
     assert "result 42 error NoneType" in out
 
 
-def test_magics_names_and_functions_of_the_cell_are_those_of_the_notebook(run: Notebook) -> None:
+def test_magics_names_and_functions_of_the_cell_are_those_of_the_notebook(
+    run: Callable[[str], str], tmp_path: Path
+) -> None:
     cell = """%%traceview --steps 3:5
 import inspect
 def mine(): return 1
@@ -68,20 +67,24 @@ kept;"""
     out = run(cell)
     assert "Wall time" in out
     assert "result None error NoneType" in out
-    assert len(run.runs) == 1
+    assert len(runs(tmp_path)) == 1
 
 
-def test_an_error_is_that_of_the_cell_and_the_trace_is_kept(run: Notebook) -> None:
+def test_an_error_is_that_of_the_cell_and_the_trace_is_kept(
+    run: Callable[[str], str], tmp_path: Path
+) -> None:
     out = run(
         "%%traceview\nfor n in range(30):\n    train_step(n)\n    if n == 12: raise KeyError('mine')"
     )
     assert "error KeyError" in out
     assert out.count("Traceback (most recent call last)") == 1
     assert "traceview/capture" not in out
-    assert len(run.runs) == 1
+    assert len(runs(tmp_path)) == 1
 
 
-def test_a_wrong_option_is_said_and_the_cell_does_not_run(run: Notebook) -> None:
+def test_a_wrong_option_is_said_and_the_cell_does_not_run(
+    run: Callable[[str], str],
+) -> None:
     out = run("%%traceview --step 3:5\nprint('it ' 'ran')")
     assert "UsageError: unrecognized arguments: --step 3:5\nhint: %%traceview --steps" in out
     assert "it ran" not in out

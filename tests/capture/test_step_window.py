@@ -15,14 +15,6 @@ from traceview.capture.window.step_window import RecordedCall, StepRange, StepTi
 
 
 @dataclass
-class Clock:
-    now: int = 1000
-
-    def __call__(self) -> int:
-        return self.now
-
-
-@dataclass
 class Log:
     """A recording that writes down what is asked of it."""
 
@@ -55,15 +47,15 @@ class Loop:
     """A loop around the window of these steps."""
 
     def __init__(self, first: int, last: int) -> None:
-        self.log, self.clock = Log(), Clock()
-        self.window = StepWindow(StepRange(first, last), self.log, self.clock)
+        self.log, self.now = Log(), 1000
+        self.window = StepWindow(StepRange(first, last), self.log, lambda: self.now)
 
     def steps(self, number: int, *, count: int = 1, cost: int = 10) -> None:
         for _ in range(number):
             self.window.input_begins()
-            self.clock.now += cost
+            self.now += cost
             self.window.begin(count)
-            self.clock.now += cost * count
+            self.now += cost * count
             self.window.end("train_step", count)
 
 
@@ -135,7 +127,7 @@ def test_the_wait_for_a_following_step_is_as_long_as_the_python_between_steps(
     monkeypatch.setattr("traceview.capture.window.step_window._EDGE_TIMEOUT_NS", 1_000_000)
     run = Loop(6, 8)
     run.steps(3)
-    run.clock.now += 150_000_000  # Python that writes a checkpoint every few steps, say
+    run.now += 150_000_000  # Python that writes a checkpoint every few steps, say
     run.steps(5)
     time.sleep(0.15)
     assert run.window.state == "recording"
