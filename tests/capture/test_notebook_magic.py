@@ -50,7 +50,7 @@ def test_a_cell_is_captured_and_its_report_shown(run: Callable[[str], str], tmp_
     out = run(f"%%traceview --steps 10:15 --out logs\n{LOOP}6 * 7")
     (folder,) = runs(tmp_path)
     assert f"traceview: the trace is in logs/plugins/profile/{folder.name}\n" in out
-    assert "5 steps used" in out
+    assert f"run {folder.name} · window" in out
     assert "result 42 error NoneType" in out
 
 
