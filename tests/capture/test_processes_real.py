@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ from tests.capture.recorded_markers import markers_of
 
 pytestmark = pytest.mark.tensorflow
 
-TRAIN = """
-import os, sys
+PROGRAM = """
+import multiprocessing, sys
 
 def train(code=0):
     import tensorflow as tf
@@ -38,11 +37,10 @@ def train(code=0):
     sys.stdout.write(f"loss {float(loss):.9f}\\n")
     sys.stdout.flush()
     sys.exit(code)
-"""
-MULTIPROCESSING = f"""{TRAIN}
-import multiprocessing
 
 if __name__ == "__main__":
+    if sys.argv[2:]:
+        import tensorflow
     context = multiprocessing.get_context(sys.argv[1])
     children = [context.Process(target=train, args=(code,)) for code in (1, 2)]
     for child in children: child.start()
@@ -52,29 +50,24 @@ if __name__ == "__main__":
 STEPS = [9, 10, 11, 12, 13, 14, 15]
 
 
-def check_run(run: Path, ends: Sequence[str]) -> None:
-    """A whole trace for each process, and each of them in the report."""
+@pytest.mark.parametrize("arguments", [["fork"], ["fork", "after the import"], ["spawn"]])
+def test_children_train_and_each_has_a_whole_trace(tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM, encoding="utf-8")
+    done = run_python(tmp_path, *CAPTURE, "--run", "mine", "train.py", *arguments, code=3)
+    assert len(set(done.stdout.splitlines())) == 1
+    assert done.stdout.count("loss") == 2
+    run = tmp_path / "logs" / "plugins" / "profile" / "mine"
+    assert done.stderr.splitlines()[-1] == str(run)
     traces = sorted(run.glob("*.xplane.pb"))
-    host = traces[0].name.removesuffix(".xplane.pb").removesuffix(ends[0])
-    assert [path.name for path in traces] == [f"{host}{end}.xplane.pb" for end in ends]
+    host = traces[0].name.removesuffix(".xplane.pb")
+    assert [path.name for path in traces] == [f"{host}{end}.xplane.pb" for end in ("", "_p2")]
     processes = set()
     for trace in traces:
         assert markers_of(trace) == STEPS
         sidecar = trace.with_name(trace.name.replace(".xplane.pb", ".traceview.json"))
         processes.add(json.loads(sidecar.read_text("utf-8"))["process"]["pid"])
-    assert len(processes) == len(traces)
+    assert len(processes) == 2
     report = traceview.analyze(run)
     assert report.results.steps is not None
-    assert sorted(window.host for window in report.windows) == [f"{host}{end}" for end in ends]
+    assert sorted(window.host for window in report.windows) == [host, f"{host}_p2"]
     assert "missing-host" not in {finding.code for finding in report.findings}
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_children_of_multiprocessing(tmp_path: Path, method: str) -> None:
-    (tmp_path / "train.py").write_text(MULTIPROCESSING, encoding="utf-8")
-    done = run_python(tmp_path, *CAPTURE, "--run", "mine", "train.py", method, code=3)
-    assert len(set(done.stdout.splitlines())) == 1
-    assert done.stdout.count("loss") == 2
-    run = tmp_path / "logs" / "plugins" / "profile" / "mine"
-    assert done.stderr.splitlines()[-1] == str(run)
-    check_run(run, ["", "_p2"])
