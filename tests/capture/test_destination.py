@@ -97,13 +97,23 @@ def test_a_process_that_runs_beside_keeps_nobody_out(
         KEPT.remove(trace)
 
 
-@pytest.mark.parametrize("is_own", [False, True])
-def test_any_other_file_does(is_own: bool, taken: Path, tmp_path: Path) -> None:
-    os.utime(taken, None if is_own else (1, 1))
-    if is_own:
+WORKER = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}
+
+
+@pytest.mark.parametrize("whose", ["earlier", "own", "a worker's"])
+def test_any_other_file_does(
+    whose: str, taken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.utime(taken, None if whose == "own" else (1, 1))
+    if whose == "own":
         KEPT.add(taken)
+    choice = RunChoice(Destination(tmp_path), "together", print)
+    if whose == "a worker's":
+        taken.rename(taken.with_name("node_w1.xplane.pb"))
+        choice.check()
+        monkeypatch.setenv("TF_CONFIG", json.dumps(WORKER))
     with pytest.raises(CaptureError, match="already exists and is not replaced"):
-        RunChoice(Destination(tmp_path), "together", print).check()
+        choice.check()
 
 
 @pytest.mark.parametrize(
