@@ -178,6 +178,7 @@ def test_a_window_is_half_open() -> None:
     ("text", "reason", "hint"),
     [
         ("0:5", "step 0 cannot be captured", "--steps 1:5"),
+        (":5", "step 0 cannot be captured", "--steps 1:5"),
         ("0:1", "step 0 cannot be captured", "--steps 1:2"),
         ("5:", "not a range", "10:15"),
         ("5", "not a range", "for step 5 alone: --steps 5:6"),
