@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,17 @@ WINDOW = StepRange(10, 15)
 def test_slowdowns_that_exclude_each_other(chosen: list[Slowdown], names: str) -> None:
     with pytest.raises(UsageError, match=f"{names} cannot be combined"):
         demo_command(WINDOW.last, None, chosen)
+
+
+def test_the_command_runs_two_steps_more_and_a_slowdown_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(demo_run, "find_spec", lambda _: True)
+    monkeypatch.setattr(os, "environ", {})
+    slowdowns = [Slowdown.callback, Slowdown.one_gpu, Slowdown.callback]
+    options = ["--steps=8", "--devices=3", "--slowdown=callback", "--slowdown=one-gpu"]
+    assert demo_command(6, 3, slowdowns)[2:] == options
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "3"
 
 
 def test_without_tensorflow_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,14 +152,9 @@ def test_one_of_two_devices_has_all_the_work(slow_runs: dict[str, Captured]) -> 
 
 @pytest.mark.tensorflow
 def test_launching_op_by_op_from_the_command_line(tmp_path: Path) -> None:
-    # Once more is not twice as slow.
-    slowdowns = ["--slowdown", "launch", "--slowdown", "callback", "--slowdown", "launch"]
-    options = ["--demo", *slowdowns, "--devices", "3", "--steps", "3:5"]
-    environment = environment_with(CUDA_VISIBLE_DEVICES="-1")
-    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
-    done = run_command(tmp_path, options, environment)
+    options = ["--demo", "--slowdown", "launch", "--devices", "3", "--steps", "3:5"]
+    done = run_command(tmp_path, options, environment_with(CUDA_VISIBLE_DEVICES="-1"))
     assert done.code == 0, done.err
-    assert "cpu_feature_guard" not in done.err, "a log of TensorFlow"
     # Nothing of the run is on stdout, and all of the report.
     assert done.out.startswith(f"run {done.run.name}")
     results = traceview.analyze(done.run).results
