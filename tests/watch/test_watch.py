@@ -88,7 +88,7 @@ def test_a_line(command: Command, logs: Path, fixtures: Path) -> None:
     assert (done.code, done.err) == (0, "")
     assert done.out == (
         "2026_01_01_00_00_00 · mean step 58.2 ms · 28% computing · Both replicas wait 35.3 of 58.2 ms (61%) "
-        "for input: Map is too slow.\n"
+        "for input: Map is too slow, most of it PyFunc.\n"
     )
     land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
     land(logs, trace_in(fixtures, "custom-loop-2"), "2026_01_03_00_00_00")
