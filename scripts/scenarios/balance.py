@@ -32,7 +32,6 @@ def more_work() -> Scenario:
         ["straggler-gpu"],
         balance={
             "concurrency_ratio": 1.0,
-            "straggler": {"device": "GPU:1", "reason": "work", "share": 1.0},
             "devices": {
                 "GPU:0": {
                     "compute_ps_per_step": ms(30),
@@ -59,13 +58,7 @@ def late_batch() -> Scenario:
         step.kernel(1, 12, 42, launch_ms=11.95, launch_thread=thread)
         step.all_reduce(0, 32, 46)
         step.all_reduce(1, 42, 46)
-    return scenario(
-        trace,
-        ["input-bound"],
-        balance={
-            "straggler": {"device": "GPU:1", "reason": "input"},
-        },
-    )
+    return scenario(trace, ["input-bound"])
 
 
 def two_of_eight() -> Scenario:
@@ -80,10 +73,7 @@ def two_of_eight() -> Scenario:
         trace,
         ["unused-gpu"],
         ["straggler-gpu", "serial-gpus"],
-        balance={
-            "concurrency_ratio": 1.0,
-            "straggler": None,
-        },
+        balance={"concurrency_ratio": 1.0},
     )
 
 
@@ -100,9 +90,6 @@ def mixed_models() -> Scenario:
     return scenario(
         trace,
         ["straggler-gpu"],
-        balance={
-            "straggler": {"device": "GPU:1", "reason": "slower"},
-        },
     )
 
 
@@ -146,13 +133,7 @@ def empty_last_batch() -> Scenario:
     for index, step in enumerate(marked_steps(trace)):
         step.kernel(0, 2, 42 if index < 3 else 6)
         step.kernel(1, 2, 42 if index < 3 else 2.5)
-    return scenario(
-        trace,
-        balance={
-            "straggler": None,
-        },
-        must_not=["straggler-gpu", "serial-gpus", "marginal-gpu"],
-    )
+    return scenario(trace, must_not=["straggler-gpu", "serial-gpus", "marginal-gpu"])
 
 
 def _training(step: Step, ordinal: int, phases: str) -> None:

@@ -423,14 +423,6 @@ def collectives_of_two_hosts() -> Scenario:
             "last_counts": {**dict.fromkeys(others, 0), "host1/GPU:1": 4},
             "bus_bytes_per_second": 75_000_000_000,
         },
-        "balance": {
-            "straggler": {
-                "host": "host1",
-                "device": "host1/GPU:1",
-                "ordinal": 1,
-                "reason": "start",
-            },
-        },
         "findings": findings_truth(["straggler-gpu"], ["collective-exposed", "unused-gpu"]),
     }
     return Scenario(traces, truth)

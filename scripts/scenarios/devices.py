@@ -63,7 +63,7 @@ def eight_balanced() -> Scenario:
             "transfer_ps": ms(24),
             "overlap_ratio": 0.5,
         },
-        balance={"concurrency_ratio": 1.0, "straggler": None},
+        balance={"concurrency_ratio": 1.0},
         findings=findings_truth(
             [],
             ["unused-gpu", "marginal-gpu", "straggler-gpu", "serial-gpus", "collective-exposed"],
@@ -89,14 +89,6 @@ def slower_gpu() -> Scenario:
             "count": 4,
             "transfer_ps": ms(8),
             "last_counts": {"GPU:0": 0, "GPU:1": 0, "GPU:2": 4, "GPU:3": 0},
-        },
-        balance={
-            "straggler": {
-                "host": "host0",
-                "device": "GPU:2",
-                "ordinal": 2,
-                "reason": "slower",
-            },
         },
         findings=findings_truth(["straggler-gpu"], ["marginal-gpu"]),
     )

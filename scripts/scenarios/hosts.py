@@ -270,12 +270,6 @@ def sixteen_hosts_of_eight() -> Scenario:
             "transfer_ps": ms(8),
             "last_counts": {key: 4 * (key == "host5/GPU:3") for key in rows},
         },
-        "balance": {
-            "straggler": {
-                "device": "host5/GPU:3",
-                "reason": "slower",
-            },
-        },
         "findings": findings_truth(["straggler-gpu", "unused-gpu"]),
     }
     return Scenario(traces, truth)

@@ -131,10 +131,7 @@ def straggler() -> Scenario:
             "GPU:0": idle_truth(states={"no_work": 0}, gaps=5, longest=10),
             "GPU:1": idle_truth(states={"no_work": 4 * 35}, gaps=5, longest=45),
         },
-        balance={
-            "concurrency_ratio": 1.0,
-            "straggler": None,
-        },
+        balance={"concurrency_ratio": 1.0},
         findings=findings_truth(["marginal-gpu"], ["straggler-gpu", "serial-gpus", "unused-gpu"]),
     )
     return Scenario({"host0": trace}, truth)

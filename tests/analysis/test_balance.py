@@ -15,13 +15,7 @@ from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.analysis.made import analyzed
 from tests.reports import full_report
 from tests.trace.test_replicas import FIRST, SECOND, component
-from traceview.analysis.exchange.balance import (
-    CHANCE,
-    Balance,
-    LateDevice,
-    balance_section,
-    is_steady,
-)
+from traceview.analysis.exchange.balance import CHANCE, Balance, balance_section, is_steady
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding
@@ -43,12 +37,6 @@ def balance(report: Report) -> Balance:
 
 def findings(report: Report) -> dict[str, Finding]:
     return {row.code: row for row in report.findings if row.code in CODES}
-
-
-def straggler(report: Report) -> LateDevice:
-    late = balance(report).straggler
-    assert late is not None
-    return late
 
 
 def late_by(*delays: tuple[float, ...]) -> CudaTrace:
@@ -78,11 +66,10 @@ def test_waiting_for_a_device_costs_its_share_of_the_gpu_time(
     waits_ms: float, severity: str | None, tmp_path: Path
 ) -> None:
     """Two GPUs in steps of 50 ms: 100 ms of GPU time each, and 50 ms that the wait makes longer."""
-    report = analyzed(tmp_path, late_by(*[(0, waits_ms)] * 4))
-    assert straggler(report).device == "GPU:1"
-    finding = findings(report).get("straggler-gpu")
+    finding = findings(analyzed(tmp_path, late_by(*[(0, waits_ms)] * 4))).get("straggler-gpu")
     assert (finding.severity if finding else None) == severity
     if finding:
+        assert (finding.devices, finding.evidence[0].where) == (("GPU:0",), "GPU:1")
         assert finding.loss is not None
         assert finding.loss.ps_per_step == finding.loss.gain_ps_per_step == ms(waits_ms)
         assert finding.loss.gpu_time_ratio == pytest.approx(waits_ms / 100)
@@ -136,7 +123,7 @@ def test_copies_that_take_longer_are_a_reason(tmp_path: Path) -> None:
             step.copy(ordinal, "H2D", 2, begin, size=10**6)
             step.kernel(ordinal, begin, begin + 10)
             step.kernel(ordinal, begin + 10, 40, name=NCCL_NAME, op=ALL_REDUCE, stream=22)
-    assert straggler(analyzed(tmp_path, trace)).reason == "copies"
+    assert findings(analyzed(tmp_path, trace))["straggler-gpu"].sentences[0] == "copies"
 
 
 def test_longer_in_one_kernel_of_many_is_more_work(tmp_path: Path) -> None:
@@ -148,13 +135,9 @@ def test_longer_in_one_kernel_of_many_is_more_work(tmp_path: Path) -> None:
             end = 26 + 6 * ordinal
             step.kernel(ordinal, 22, end, name="void flash::attention_64")
             step.kernel(ordinal, end, 40, name=NCCL_NAME, op=ALL_REDUCE, stream=22)
-    report = analyzed(tmp_path, trace)
-    late = straggler(report)
-    assert (late.device, late.reason) == ("GPU:1", "work")
-    assert late.kernels == ("void flash::attention_64",)
-    assert "Most of the difference is in void flash::attention_64" in (
-        findings(report)["straggler-gpu"].explanation
-    )
+    late = findings(analyzed(tmp_path, trace))["straggler-gpu"]
+    assert (late.evidence[0].where, late.sentences[0]) == ("GPU:1", "work")
+    assert "Most of the difference is in void flash::attention_64" in late.explanation
 
 
 @pytest.mark.parametrize("name", ["custom-loop-2", "custom-loop-4", "keras-fit-2", "keras-fit-4"])

@@ -7,7 +7,7 @@ share of a straggler has to lie far beyond what chance gives it (docs/method.md,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -47,12 +47,9 @@ from traceview.analysis.rules.words import Argument, Line, Number, Ops
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import (
-    Activity,
     ModelName,
     Picoseconds,
-    Share,
     Words,
-    one_of,
 )
 from traceview.base.stats import student, variance_of_mean
 from traceview.base.text import lazy_pattern
@@ -86,7 +83,6 @@ _REASONS: Final = {
 }
 """By reason the states in which a device that is late is longer than others; its other states are that it starts late."""
 
-REASONS: Final = ("work", *_REASONS, "start")
 _EXPLAINING_RATIO: Final = 0.5
 """Of the waiting: so much later a reason makes a device at least."""
 
@@ -94,23 +90,6 @@ _UNEVEN_CORES_FACTOR: Final = 1.5
 """How much longer cores that are dealt out unevenly let one of several alike replicas compute; 1.2 was seen, on two cores."""
 
 _NUMBER: Final = lazy_pattern(r"_\d+$")
-
-
-class LateDevice(OfDevice, frozen=True):
-    """The device that the others wait for.
-
-    Attributes:
-        reason: slower (at the same kernels), work (more of it), input (its batch comes late), copies (they take longer),
-            collective (it leaves one later) or start (the host starts its kernels late); null where none explains half of
-            the waiting.
-        share: Its share of all waiting for devices.
-        kernels: Kernels (of replicas: ops) whose durations in sum exceed those of the others most; empty unless the
-            reason is slower or work.
-    """
-
-    reason: Annotated[str, one_of(*REASONS)] | None
-    share: Share
-    kernels: tuple[Activity, ...]
 
 
 class DeviceBalance(OfDevice, frozen=True):
@@ -134,13 +113,11 @@ class Balance(Concurrency, frozen=True):
 
     Attributes:
         kind: gpu, tpu, replica or other: the kind that is compared.
-        straggler: The device that the others wait for; null if there is none.
         throughput: Examples per second.
         devices: The devices that computed, by host and number.
     """
 
     kind: Words
-    straggler: LateDevice | None
     throughput: Throughput
     devices: tuple[DeviceBalance, ...]
 
@@ -152,11 +129,9 @@ def compute(context: Context) -> Balance | Skipped:
         return Skipped("no device computed in the window")
     if not make_steps_together(trace, in_use):
         return Skipped("each process steps on its own: none waits for a slower one")
-    late = context.once(straggler)
     return Balance(
         **asdict(context.once(concurrency)),
         kind=trace.device_list[in_use[0]].kind,
-        straggler=late.record if late else None,
         throughput=throughput_of(trace, context.selection, len(in_use)),
         devices=tuple(_devices(context, in_use)),
     )
@@ -183,12 +158,19 @@ def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]
 
 
 class Straggler(Struct, frozen=True, eq=False):
-    """The device that the others wait for. `rows` of the ledger: the waits for it; `is_steady`: more than chance explains."""
+    """The device that the others wait for. `rows` of the ledger: the waits for it; `is_steady`: more than chance explains.
 
-    record: LateDevice
+    `share`: of all waiting for devices. `reason`: slower (at the same kernels), work (more of it), input (its batch comes late),
+    copies (they take longer), collective (it leaves one later) or start (the host starts its kernels late); "" where none explains
+    half of the waiting. `kernels`: of replicas ops, whose durations in sum exceed those of the others most, if they are the reason.
+    """
+
     device: int
     rows: BoolArray
+    share: float
     is_steady: bool
+    reason: str
+    kernels: tuple[str, ...]
 
 
 def _waits_for_known(ledger: Ledger) -> BoolArray:
@@ -217,8 +199,7 @@ def straggler(context: Context) -> Straggler | None:
     waiting = [d for d in ledger.devices if d != device and rows[ledger.rows_of(d)].any()]
     longest_ps = max(int(ledger.by_step(rows, d).mean()) for d in waiting)
     reason, kernels = _reason(context, device, waiting, longest_ps)
-    record = LateDevice(*context.trace.identity(device), reason, share, kernels)
-    return Straggler(record, device, rows, steady)
+    return Straggler(device, rows, share, steady, reason, kernels)
 
 
 def _late_by_step(context: Context) -> Int64Array:
@@ -265,7 +246,7 @@ def _shares_cores(context: Context, device: int) -> bool:
 
 def _reason(
     context: Context, device: int, waiting: Sequence[int], waited_ps: int
-) -> tuple[str | None, tuple[str, ...]]:
+) -> tuple[str, tuple[str, ...]]:
     """Where its mean step differs most from that of the devices that wait, and the kernels that take longer."""
     own = _of_states(context.ledger, device)
     others = np.mean([_of_states(context.ledger, other) for other in waiting], axis=0)
@@ -275,7 +256,7 @@ def _reason(
     more["start"] = float(longer.sum()) - sum(more.values())
     reason = max(more, key=lambda reason: more[reason])
     if more[reason] < _EXPLAINING_RATIO * waited_ps:
-        return None, ()
+        return "", ()
     if reason != "slower":
         return reason, ()
     is_more, kernels = _work(context, device, waiting)
@@ -356,22 +337,22 @@ def diagnose(context: Context, result: Balance) -> Iterator[Finding | None]:
 
 def _straggler(context: Context, late: Straggler) -> Finding | None:
     # Cores that are dealt out unevenly make a replica slow or late, but give it no more to do.
-    record = late.record
-    if record.reason not in ("work", "input") and _shares_cores(context, late.device):
+    if late.reason not in ("work", "input") and _shares_cores(context, late.device):
         return None
-    arguments: dict[str, Argument] = {"late": devices_argument(context, [record.device])}
-    notes = ["slower"] if record.reason == "slower" else []
-    if record.reason == "work" and record.kernels:
+    key = context.trace.device_key(late.device)
+    arguments: dict[str, Argument] = {"late": devices_argument(context, [key])}
+    notes = ["slower"] if late.reason == "slower" else []
+    if late.reason == "work" and late.kernels:
         notes.append("kernels")
-        arguments["kernels"] = Ops(record.kernels)
+        arguments["kernels"] = Ops(late.kernels)
     return STRAGGLER.of_rows(
         context,
         late.rows,
         arguments=arguments,
         confidence=("high", "") if late.is_steady else ("medium", "unsteady"),
-        evidence=[Evidence("waited_for_ratio", record.share, None, record.device)],
-        title=record.reason or "",
-        action=record.reason or "",
+        evidence=[Evidence("waited_for_ratio", late.share, None, key)],
+        title=late.reason,
+        action=late.reason,
         notes=notes,
     )
 
