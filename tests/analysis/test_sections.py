@@ -173,11 +173,7 @@ def test_long_texts_and_many_variables_are_cut() -> None:
             {},
             "GPU:0 waits 62% of the step for input (high). A batch is ready, but the pipeline keeps Python's lock or cores from the step.",
         ),
-        (
-            {"reason": "no used step"},
-            {"input_ratio": None, "verdict": None},
-            "Input wait: unknown; no used step.",
-        ),
+        ({}, {"input_ratio": None, "verdict": None}, "Input wait: unknown."),
     ],
 )
 def test_the_lead_is_the_verdict(
@@ -190,7 +186,7 @@ def test_the_lead_is_the_verdict(
         "wait_per_step_ps": 20 * MS,
         "input_ratio": 0.616,
         "keeps_up": False,
-        **dict.fromkeys(("reason", "slowest_stage", "work_ratio", "empty_step_ratio")),
+        **dict.fromkeys(("slowest_stage", "work_ratio", "empty_step_ratio")),
     }
     result: dict[str, Any] = {"input_ratio": 0.616, "verdict": "high", **changes}
     hosts = (InputHost(**known | of_host),)

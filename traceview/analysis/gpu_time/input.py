@@ -21,7 +21,6 @@ from traceview.base.record import (
     Ratio,
     Record,
     StageName,
-    Words,
 )
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -37,8 +36,6 @@ MODERATE_RATIO: Final = 0.05
 HIGH_RATIO: Final = 0.20
 """Of the step: waits from which on the verdict is moderate, and high (XProf's limits)."""
 
-NO_WAIT_RECORDED: Final = "no IteratorGetNext call of the model was recorded"
-NO_STEPS: Final = "no used step"
 
 
 class InputHost(Record, frozen=True):
@@ -51,7 +48,6 @@ class InputHost(Record, frozen=True):
         wait_ps: Wait in the used steps, or without steps in the window, picoseconds; null where not known.
         wait_per_step_ps: Mean over the used steps, rounded down, picoseconds; null without steps.
         input_ratio: Share of the used steps that is waiting for input; of the window without steps; null where not known.
-        reason: Why there is no ratio; null where there is one.
         slowest_stage: Path of the stage with the longest own time; null where no stage was recorded.
         work_ratio: Own time of that stage over the window; above 1 where several threads run it.
         empty_step_ratio: Share of the used steps in which a request met an empty prefetch buffer between that
@@ -64,7 +60,6 @@ class InputHost(Record, frozen=True):
     wait_ps: Picoseconds | None
     wait_per_step_ps: Picoseconds | None
     input_ratio: Ratio | None
-    reason: Words | None
     slowest_stage: StageName | None
     work_ratio: Ratio | None
     empty_step_ratio: Ratio | None
@@ -141,14 +136,12 @@ def _host(context: Context, host: int, supply: InputSupply) -> InputHost:
     whole_ps = sum(step.duration_ps for step in used)
     if not steps:
         whole_ps = selection.windows[host].length_ps
-    reason = NO_WAIT_RECORDED if wait_ps is None else None if whole_ps else NO_STEPS
     return InputHost(
         host=context.trace.hosts[host].name,
         device=None if device is None else context.trace.device_key(device),
         wait_ps=wait_ps,
         wait_per_step_ps=None if wait_ps is None or not used else wait_ps // len(used),
         input_ratio=None if wait_ps is None or not whole_ps else wait_ps / whole_ps,
-        reason=reason,
         slowest_stage=supply.slowest.name if supply.slowest else None,
         work_ratio=supply.work_ratio,
         empty_step_ratio=supply.empty_step_ratio,
@@ -214,7 +207,7 @@ def section(view: View, result: Input) -> doc.Section:
 def _lead(result: Input) -> str:
     worst = result.worst
     if result.input_ratio is None:
-        return f"Input wait: unknown; {worst.reason}."
+        return "Input wait: unknown."
     whole = "window" if worst.wait_per_step_ps is None else "step"
     share = numbers.percent(result.input_ratio)
     verdict = look_of(VERDICTS, result.verdict or "none").words
@@ -258,7 +251,6 @@ _HOSTS: Final = (
     Shown("share of the step", "input_ratio", kind="share"),
     Shown("wait per step", "wait_per_step_ps", 1, kind="time"),
     Shown("device", "device", 2, kind="device", meaning="the device of the host that waits most"),
-    Shown("unknown because", "reason", 4, kind="words"),
 )
 _STAGES: Final = (
     Shown("stage", lambda row: _path(row.name), kind="name"),

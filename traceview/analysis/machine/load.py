@@ -71,7 +71,6 @@ class NvmlRow(OfDevice, frozen=True):
             somebody set do not count.
         throttle_reasons: What held them back, to the share of the samples in which it did.
         other_processes: Processes of other jobs; null if unknown.
-        others_unknown: Why they are unknown; null if they are known.
     """
 
     sample_count: Count
@@ -85,7 +84,6 @@ class NvmlRow(OfDevice, frozen=True):
     throttled_ratio: Share | None
     throttle_reasons: dict[Words, Share]
     other_processes: tuple[OtherProcess, ...] | None
-    others_unknown: Message | None
 
 
 class Nvml(Record, frozen=True):
@@ -132,7 +130,6 @@ def _row(trace: Trace, host: Host, ordinal: int, gpu: NvmlGpu) -> NvmlRow:
     samples, key = gpu.samples, f"GPU:{ordinal}"
     held_back = [throttle_names(bits) for bits in samples.known(samples.throttle_reasons)]
     counts = Counter(name for names in held_back for name in names)
-    is_unknown = gpu.other_processes is None
     return NvmlRow(
         *(host.name, f"{host.name}/{key}" if len(trace.hosts) > 1 else key, ordinal),
         sample_count=len(samples.t_ns),
@@ -146,7 +143,6 @@ def _row(trace: Trace, host: Host, ordinal: int, gpu: NvmlGpu) -> NvmlRow:
         throttled_ratio=_mean([float(bool(names)) for names in held_back]),
         throttle_reasons={name: n / len(held_back) for name, n in counts.most_common()},
         other_processes=_others(gpu),
-        others_unknown=gpu.missing.get("other_processes", "not recorded") if is_unknown else None,
     )
 
 
@@ -387,10 +383,7 @@ _COLUMNS: Final = (
 
 def nvml_section(view: View, result: Nvml) -> doc.Section:
     """A row per GPU, and why numbers are missing."""
-    reasons = [
-        *_unknown(result.devices),
-        *(f"No samples of {host}: {reason}." for host, reason in result.absent.items()),
-    ]
+    reasons = [f"No samples of {host}: {reason}." for host, reason in result.absent.items()]
     samples = () if view.is_brief else (Shown("samples", "sample_count"),)
     rows = table(
         "GPUs by their driver",
@@ -416,16 +409,6 @@ def _of_most(value: float | None, most: float | None, unit: float, name: str) ->
         return None
     limit = f" of {most / unit:.0f}" if most is not None else ""
     return f"{value / unit:.0f}{limit} {name}"
-
-
-def _unknown(rows: Sequence[NvmlRow]) -> Iterator[str]:
-    """Each reason why other processes are unknown once, with all devices that have it."""
-    keys: dict[str, list[str]] = {}
-    for row in rows:
-        if row.others_unknown:
-            keys.setdefault(row.others_unknown, []).append(row.device)
-    for reason, same in keys.items():
-        yield f"Other processes unknown on {numbers.joined_devices(same)}: {reason}."
 
 
 ANALYSIS: Final = Analysis[Nvml](

@@ -90,8 +90,8 @@ class Rule(Struct, frozen=True, kw_only=True):
     `titles`: others, by a key that a finding names. `meaning`: why that costs time. `action`: the one thing to do
     first, in one sentence of at most 140 characters; `advice`: what else helps, and how to see it; `actions`: other
     actions, with their advice if there is any, by key, of which `jax` is for traces that JAX wrote. `notes`: sentences that a finding may add
-    to the meaning; `reasons`: why it is as sure as it is. `metrics`: words for the metrics of its evidence; `values`: for
-    those of its values that are keys of ours. `at_least`: keys of titles whose loss costs more than its rows.
+    to the meaning; `reasons`: why it is as sure as it is. `metrics`: words for the metrics of its evidence. `at_least`: keys of
+    titles whose loss costs more than its rows.
 
     `limit`: the share of the GPU time from which on it is made; `limits`: what else has to hold. `starts_at`: when it
     is made, in one sentence, with `{limit}` and the names of `limits` in braces. `states`: of its rows; empty where it
@@ -111,7 +111,6 @@ class Rule(Struct, frozen=True, kw_only=True):
     notes: Mapping[str, str] = {}
     reasons: Mapping[str, str] = {}
     metrics: Mapping[str, str] = {}
-    values: Mapping[str, str] = {}
     at_least: tuple[str, ...] = ()
     limit: float = LIMIT
     limits: Mapping[str, float] = {}

@@ -140,7 +140,7 @@ def evidence_phrase(evidence: Sequence[Evidence], rule: Rule) -> Phrase:
             else f", threshold {numbers.measured(row.metric, row.threshold)}"
         )
         wheres = metrics.setdefault((_metric(row.metric, rule), limit), {})
-        wheres.setdefault(_value(row, rule), []).append("" if shared else _place(row))
+        wheres.setdefault(_value(row), []).append("" if shared else _place(row))
     sentences = [_of_metric(*key, values) for key, values in metrics.items()]
     hidden_count = len(sentences) - _SHOWN_EVIDENCE
     parts: list[Phrase | str] = [(Token(shared, "device"),), ": "] if shared else []
@@ -180,10 +180,9 @@ def _metric(metric: str, rule: Rule) -> str:
     return _UNIT.sub("", metric).replace("_", " ")
 
 
-def _value(row: Evidence, rule: Rule) -> Phrase:
+def _value(row: Evidence) -> Phrase:
     if not isinstance(row.value, str):
         return (Token(numbers.measured(row.metric, row.value), "number"),)
     if row.metric == EXPLAINS:
         return (Token(row.value, "code"),)
-    words = rule.values.get(row.value)
-    return (Token(row.value, "name") if words is None else Token(words),)
+    return (Token(row.value, "name"),)
