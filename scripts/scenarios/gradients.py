@@ -48,14 +48,12 @@ def mirrored(*devices: str, found_by: str = "variables") -> dict[str, Any]:
     }
 
 
-def graph(
-    ops: Mapping[str, int], *, name: str = "train", without_device: int = 0, alone: int = 0
-) -> dict[str, Any]:
+def graph(ops: Mapping[str, int], *, name: str = "train", alone: int = 0) -> dict[str, Any]:
     """One function of the group `placement`. `alone`: trainable variables that are not mirrored."""
     return {
         "step": name,
         "name": name,
-        "op_count": sum(ops.values()) + without_device,
+        "op_count": sum(ops.values()),
         "ops_per_device": {
             (device if device.startswith("/") else f"{LOCAL}{device}"): count
             for device, count in ops.items()
@@ -109,15 +107,6 @@ def built_outside_the_scope() -> Scenario:
         "placement": {"functions": [graph({"GPU:0": 90, "GPU:1": 60}, alone=6)]},
     }
     return _one_of_two(sidecar, "outside_scope")
-
-
-def pinned_to_one_gpu() -> Scenario:
-    """Nine in ten ops of the step ask for GPU 0, as below tf.device, and none for GPU 1."""
-    sidecar = {
-        "strategy": mirrored("GPU:0", "GPU:1"),
-        "placement": {"functions": [graph({"GPU:0": 90, "CPU:0": 10})]},
-    }
-    return _one_of_two(sidecar, "pinned_ops")
 
 
 def strategy_of_one_replica() -> Scenario:

@@ -514,14 +514,6 @@ def reasons(folder: Path) -> tuple[str, ...]:
     return finding.sentences[3:]
 
 
-def test_a_strategy_of_one_device_asks_for_it_itself(tmp_path: Path) -> None:
-    of_one = SCENARIOS["strategy_of_one_replica"]()
-    pinned = SCENARIOS["pinned_to_one_gpu"]().sidecars["host0"]
-    (path,) = of_one.write(tmp_path)
-    write_sidecar(path, {**of_one.sidecars["host0"], "placement": pinned["placement"]})
-    assert reasons(tmp_path) == ("one_replica",)
-
-
 def test_a_divided_gpu_runs_several_replicas(tmp_path: Path) -> None:
     (path,) = SCENARIOS["replicas_on_one_gpu"]().write(tmp_path)
     physical = [{"type": "GPU", "logical_devices": 2}]

@@ -22,7 +22,6 @@ from traceview.ledger.states import State
 from traceview.trace.device.op_names import Phase, event_phases
 from traceview.trace.model import Trace
 from traceview.trace.sidecar.environment import RecordedEnvironment
-from traceview.trace.sidecar.sidecar import Sidecar, local_device
 from traceview.trace.strategy.replicas import gradient_ps_by_replica
 from traceview.xplane.planes import ActivityClass
 
@@ -38,7 +37,6 @@ _REASONS: Final = {
     "outside_scope": (
         "{variables:of the step is/of the step are} not mirrored, as in a model built outside `strategy.scope()`."
     ),
-    "pinned_ops": "{pinned} of the step request one device and none requests another, as in a `tf.device` scope.",
     "replicas_together": "It runs the gradients of {together}, as in a `tf.device` scope.",
 }
 """Sentences for the reasons."""
@@ -104,9 +102,6 @@ def _reasons(trace: Trace, device: int) -> Iterator[tuple[str, dict[str, Argumen
     outside = sum(graph.not_mirrored or 0 for graph in captured.placement.functions)
     if "Mirrored" in (strategy.class_ or "") and replicas > 1 and outside:
         yield "outside_scope", {"variables": Number(outside, "variable")}
-    pinned = 0 if together else _pinned_count(captured)
-    if pinned:
-        yield "pinned_ops", {"pinned": Number(pinned, "op")}
     if together:
         yield "replicas_together", {"together": Number(len(together), "replica")}
 
@@ -120,32 +115,12 @@ def _replicas_together(trace: Trace, device: int) -> list[int]:
     return replicas if len(replicas) > 1 else []
 
 
-def _pinned_count(captured: Sidecar) -> int:
-    """Ops of the step that request one device, where none requests another; 0 where there are few."""
-    strategy, task = captured.environment.strategy, captured.environment.cluster
-    if strategy.is_used and strategy.replicas == 1:
-        # Such a strategy pins ops to its only device itself.
-        return 0
-    count = 0
-    for graph in captured.placement.functions:
-        pinned = {
-            local_device(name, task.role, task.index): count
-            for name, count in graph.ops_per_device.items()
-            if count
-        }
-        devices = [name for name in pinned if not name.startswith("CPU:") or len(pinned) == 1]
-        if len(devices) == 1 and pinned[devices[0]] * 2 >= (graph.op_count or 0):
-            count = pinned[devices[0]]
-    return count
-
-
 # The rule
 
 _USE_THE_STRATEGY: Final = (
     "Build model and optimizer under `strategy.scope()`, and call `strategy.run(step, args=(batch,))`.",
     "Print `strategy.num_replicas_in_sync`. `traceview capture` records what shows the reason.",
 )
-_NO_DEVICE_SCOPE: Final = ("Remove `tf.device` from the step; `strategy.run` places it.", "")
 
 SINGLE: Final = Rule(
     code="single-gpu-gradients",
@@ -162,8 +137,7 @@ SINGLE: Final = Rule(
             "Give the strategy all devices: `tf.distribute.MirroredStrategy()` uses every visible GPU.",
             "Print `strategy.num_replicas_in_sync`.",
         ),
-        "pinned_ops": _NO_DEVICE_SCOPE,
-        "replicas_together": _NO_DEVICE_SCOPE,
+        "replicas_together": "Remove `tf.device` from the step; `strategy.run` places it.",
         "jax": ("Check that the shardings divide the batch over all devices of the mesh.", ""),
     },
     notes=_REASONS,

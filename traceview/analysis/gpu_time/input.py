@@ -37,7 +37,6 @@ HIGH_RATIO: Final = 0.20
 """Of the step: waits from which on the verdict is moderate, and high (XProf's limits)."""
 
 
-
 class InputHost(Record, frozen=True):
     """How long one host's model waited for input.
 
