@@ -13,7 +13,6 @@ from traceview.analysis.gpu_time import lanes as lane_topic
 from traceview.analysis.machine import capture
 from traceview.analysis.measures.context import TOP_GAPS, TOP_OPS, Analysis, Context, Options
 from traceview.analysis.measures.step_report import detailed_steps
-from traceview.analysis.parallel import computed_beside, for_first_thread
 from traceview.analysis.registry import ANALYSES, RULES, TOPICS, Results
 from traceview.analysis.rules.finding import Finding, Skipped
 from traceview.analysis.rules.rule import (
@@ -119,10 +118,6 @@ def _results(
 ) -> tuple[Results, dict[str, Skipped]]:
     records: dict[str, Any] = {}
     skipped: dict[str, Skipped] = {}
-    with computed_beside(context, is_wanted):
-        for topic in for_first_thread(ANALYSES):
-            if is_wanted(topic):
-                context.result(topic)
     for topic in filter(is_wanted, ANALYSES):
         result = context.result(topic)
         if not isinstance(result, Skipped):

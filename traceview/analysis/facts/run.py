@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
-from threading import RLock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -66,14 +65,6 @@ T = TypeVar("T")
 R = TypeVar("R", bound="Run")
 
 
-class _Cell:
-    """What is made once: `found` holds it then. The thread whose turn it is makes it."""
-
-    def __init__(self) -> None:
-        self.turn = RLock()
-        self.found: list[Any] = []
-
-
 class IdleAttribution(Struct, frozen=True, eq=False):
     """The gaps of each device with their causes, by device index; the states of the hosts and their Python, by host index."""
 
@@ -106,13 +97,13 @@ def device_activity(trace: Trace, device: int) -> DeviceActivity:
 class Run:
     """A trace, the part of it that is analysed, and the facts that need nothing but the trace.
 
-    Each is computed once, on demand, by the thread that asks first; others wait for it.
+    Each is computed once, on demand.
     """
 
     def __init__(self, trace: Trace, selection: Selection) -> None:
         self.trace = trace
         self.selection = selection
-        self._cells: dict[Hashable, _Cell] = {}
+        self._made: dict[Hashable, Any] = {}
 
     @property
     def activities(self) -> tuple[DeviceActivity, ...]:
@@ -134,18 +125,9 @@ class Run:
         return self._once(make, lambda: make(self))
 
     def _once(self, key: Hashable, make: Callable[[], T]) -> T:
-        cell = self._cells.get(key) or self._cells.setdefault(key, _Cell())
-        if not cell.found:
-            # What is asked for never asks for this in turn, so two threads do not wait for each other.
-            if not cell.turn.acquire(blocking=False):
-                with stage("waiting for the other thread"):
-                    cell.turn.acquire()
-            try:
-                if not cell.found:
-                    cell.found.append(make())
-            finally:
-                cell.turn.release()
-        made: T = cell.found[0]
+        if key not in self._made:
+            self._made[key] = make()
+        made: T = self._made[key]
         return made
 
 
