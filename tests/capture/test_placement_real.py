@@ -138,7 +138,7 @@ for x, y in data(12): lonely(x, y)
 """,
 }
 REASONS = {
-    "all on one device": ("unused_strategy", "outside_scope", "pinned_ops"),
+    "all on one device": ("unused_strategy", "outside_scope"),
     "one replica": ("one_replica",),
     "pinned ops": ("replicas_together",),
     "two replicas": (),
