@@ -433,6 +433,7 @@ SIDES: dict[str, tuple[list[Report], list[Report]]] = {
     ),
     "disturbed a little": ([disturbed(LONG, 0.05)], [SHORT]),
     "disturbed much": ([disturbed(LONG, 0.3)], [SHORT]),
+    "the faster side is disturbed": ([LONG], [disturbed(SHORT, 0.3)]),
     "both disturbed much": ([disturbed(LONG, 0.3)], [disturbed(SHORT, 0.3)]),
     "disturbed by its own processes": ([disturbed(LONG, 0.3, ("started",))], [SHORT]),
     "less work and as much less waits for a core": ([waiting(3, 9)], [waiting(1, 1)]),

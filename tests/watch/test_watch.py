@@ -95,7 +95,7 @@ def test_a_line(command: Command, logs: Path, fixtures: Path) -> None:
     lines = once(command, logs).out.splitlines()
     names = [line.split(" · ")[0] for line in lines]
     assert names == [f"2026_01_0{day}_00_00_00" for day in (1, 2, 3)]
-    assert " · no verdict yet: it takes 3 runs before · " in lines[1]
+    assert " · no verdict yet: the run before cannot prove a change below " in lines[1]
     assert re.search(r" · 9\d\.\d% faster than the last 2 runs · ", lines[2])
 
 
@@ -236,7 +236,7 @@ def test_a_state_goes_on_where_the_last_call_ended(
     assert [len(once(command, logs, *state).out.splitlines()) for _ in range(2)] == [1, 0]
     land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
     (line,) = once(command, logs, *state).out.splitlines()
-    assert "no verdict yet: it takes 3 runs before" in line
+    assert "no verdict yet: the run before cannot prove a change below " in line
     (tmp_path / "state.json").write_text("{}[]")
     done = once(command, logs, *state)
     assert (done.code, "not a state of traceview watch" in done.err) == (4, True)
@@ -433,8 +433,8 @@ def since(*lengths: float) -> StepChange:
         ((10, 10, 10, 12), "20.0% slower than the last 3 runs"),
         ((10, 10, 10, 10.1), "as the last 3 runs (within 2.0%)"),
         ((10, 13), "30.0% slower than the run before"),
-        ((9, 10, 11, 12), "no verdict: the last 3 runs differ too much (within "),
-        ((10, 10.1, 10.2), "no verdict yet: it takes 3 runs before"),
+        ((9, 10, 11, 12), "no verdict: the last 3 runs differ too much to prove a change below "),
+        ((10, 10.1, 10.2), "no verdict yet: the last 2 runs cannot prove a change below "),
     ],
 )
 def test_a_change_in_words(lengths: tuple[float, ...], text: str) -> None:

@@ -67,7 +67,9 @@ def _limits(
             which = (
                 f"{count} of {len(side.reports)} captures" if side.reports[1:] else "the capture"
             )
-            yield f"{cause} made steps longer in {which} {name}, which may be the difference"
+            # Slowness of the faster side is no reason for a difference.
+            effect = "hides a part of" if name == _FASTER.get(step.direction) else "may be"
+            yield f"{cause} made steps longer in {which} {name}, which {effect} the difference"
     if step.basis == "assumed":
         yield (
             "One capture of a side does not show how much runs differ without a change; "
@@ -99,13 +101,19 @@ def _disturbances(report: Report) -> set[str]:
     )
 
 
-def _disturbed(*sides: Side) -> str:
-    """What the verdict begins with where captures lost much to other processes."""
+_FASTER: Final = {"slower": SIDES[0], "faster": SIDES[1]}
+"""The side with the shorter steps, by the direction of a change."""
+
+
+def _disturbed(step: StepDifference, *sides: Side) -> str:
+    """What the verdict begins with where captures lost much to other processes; of the faster side they are no reason."""
     much = [
         name
         for name, side in zip(SIDES, sides, strict=True)
         for of in chain.from_iterable(report.findings for report in side.reports)
-        if of.code == OTHER_PROCESSES.code and "started" not in of.sentences
+        if name != _FASTER.get(step.direction)
+        and of.code == OTHER_PROCESSES.code
+        and "started" not in of.sentences
         if of.loss and of.loss.gpu_time_ratio >= TOO_NOISY
     ]
     return f"Other processes slowed the runs {' and '.join(dict.fromkeys(much))}. " if much else ""
@@ -181,7 +189,7 @@ def compare(
     elif different:
         verdict = verdict_on_different_work(made, different)
     else:
-        verdict = _disturbed(old, new) + verdict_of(made)
+        verdict = _disturbed(step, old, new) + verdict_of(made)
     return replace(made, verdict=verdict)
 
 

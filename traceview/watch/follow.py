@@ -236,9 +236,10 @@ class StepChange(Struct, frozen=True):
             return f"{numbers.share(abs(self.ratio))} {slower} than {before}"
         if self.noise_ratio < TOO_NOISY:
             return f"as {before} (within {noise})"
+        shown = numbers.share(self.noise_ratio / (1 + self.ratio))
         if self.run_count < ENOUGH_RUNS:
-            return f"no verdict yet: it takes {ENOUGH_RUNS} runs before"
-        return f"no verdict: {before} differ too much (within {noise})"
+            return f"no verdict yet: {before} cannot prove a change below {shown}"
+        return f"no verdict: {before} differ too much to prove a change below {shown}"
 
 
 def change_since(
