@@ -317,6 +317,9 @@ def test_of_many_steps_the_first_and_last_are_shown(command: Command, tmp_path: 
     assert "Steps 20 to 979 are not shown." in " ".join(lines)
     longest = rows_of(command, "steps", str(tmp_path), "--sort", "duration", "--top", "1")
     assert [row["number"] for row in longest] == ["500"]
+    assert rows_of(command, "steps", str(tmp_path), "--top", "1") == longest
+    (head, *_) = command("show", "steps", str(tmp_path), "--top", "1").out.splitlines()
+    assert head.endswith(" · longest first")
 
 
 def test_classes_directions_and_states_are_chosen(

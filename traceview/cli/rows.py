@@ -96,7 +96,10 @@ def answer_of(name: str, context: Context, choice: Choice) -> Answer:
             remark=made.remark,
         )
         rows = arranged(groups, TableKind("", sort=kind.sums[0]), choice, top)
-    elif name == "steps" and not choice.sort and not choice.top:
+    elif name == "steps" and choice.top and not choice.sort:
+        rows = arranged(every, kind, replace(choice, sort=kind.length or ""), top)
+        made = replace(made, order="longest first")
+    elif name == "steps" and not choice.sort:
         from traceview.analysis.gpu_time.steps import first_and_last
 
         chosen = arranged(every, kind, choice, None)
