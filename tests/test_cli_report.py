@@ -143,6 +143,11 @@ def test_damage_is_an_error_and_salvage_is_not(command: Command, loop: str, tmp_
     assert "Capture: degraded, " in saved.out
     assert f"traceview analyze {cut} --salvage --full\n" in saved.out
     assert "damaged" in command("analyze", str(cut), "--salvage", "--full").out
+    # The names of its events come after them.
+    cut.write_bytes(path.read_bytes()[:2000])
+    error = command("analyze", str(cut)).err
+    assert "hint: nothing of it can be saved: " in error
+    assert "--salvage" not in error
 
 
 @pytest.mark.parametrize(

@@ -314,4 +314,5 @@ def test_what_a_user_reads_of_a_cut_file(shared_traces: Path, name: str, text: s
     with pytest.raises(TraceFormatError) as caught:
         traceview.load(shared_traces / "broken" / name)
     assert str(caught.value) == f"{path}: {text}"
-    assert caught.value.hint == SALVAGE_HINT.format(path)
+    # Half of a file has no name of an event.
+    assert (caught.value.hint == SALVAGE_HINT.format(path)) == (name == "truncated-last-byte")

@@ -146,6 +146,8 @@ def read_host(path: Location, *, salvage: bool = False, with_digest: bool = True
             part = _PartReader(space, salvage=accepted).part()
             if error is not None:
                 error.hint = error.hint or salvage_hint(path)
+                if not any(plane.event_metadata and plane.payloads for plane in space.planes):
+                    error.hint = "nothing of it can be saved: names of events come after them; copy the file again"
             return HostFile(space.size, part, error)
         except (TraceFormatError, TraceNotFoundError) as reason:
             error = error or reason
@@ -228,7 +230,8 @@ class _PartReader:
         space = self.space
         start, stop = profile_times(space.planes)
         for fault in space.faults:
-            self.problem("damaged-file", f"damaged at byte {fault.offset}", fault.reason)
+            reason = fault.reason.removeprefix("damaged: ")
+            self.problem("damaged-file", f"damaged at byte {fault.offset}", reason)
         lines_of = space.take_lines()
         repeated = len(space.repeated)
         if repeated:
