@@ -172,8 +172,17 @@ def test_why_nothing_was_captured_and_an_exit_code_that_says_so(
     write(tmp_path, "train.py", left + ends)
     done = launch("--steps", "90:95", "train.py")
     said = "nothing was captured: no process imported TensorFlow or JAX"
-    assert (done.code, done.said[0], done.out) == (code, said, "said left\n")
+    assert (done.code, done.said, done.out) == (code, [said], "said left\n")
     assert not done.logdir.exists()
+
+
+def test_a_script_that_started_others_hears_where_nothing_is_captured(
+    launch: Start, tmp_path: Path
+) -> None:
+    write(
+        tmp_path, "train.py", "import subprocess, sys\nsubprocess.run([sys.executable, '-c', ''])\n"
+    )
+    assert "in an environment without traceview or a container" in launch("train.py").said[1]
 
 
 def test_a_python_that_reads_nothing_is_refused(launch: Start) -> None:

@@ -217,6 +217,16 @@ def test_whole_screen(width: int, color: bool, golden: Golden) -> None:
     golden(name, render_screen(screen(), width=width, color=color))
 
 
+def test_what_was_computed_most_is_whole_or_left_out() -> None:
+    names = (
+        f"{share}% in a_rather_long_function_of_the_model, model.py:{share}"
+        for share in (51, 41, 8)
+    )
+    text = shown_screen(screen(compute=tuple(names)))
+    assert ["model.py:51" in text, "model.py:41" in text, "8% in" in text] == [True, True, False]
+    assert "…" not in text
+
+
 # Anatomy
 
 

@@ -56,7 +56,9 @@ def end_first(text: str, begun_s: float) -> None:
             say("nothing was captured: the script failed before it imported TensorFlow or JAX")
             return
         say("nothing was captured: no process imported TensorFlow or JAX")
-        say("hint: in an environment without traceview or a container nothing is captured")
+        # Time of processes that it started and waited for.
+        if any(os.times()[2:4]):
+            say("hint: in an environment without traceview or a container nothing is captured")
     elif not runs and not _captures[-1].capture.is_prepared:
         capture = _captures[-1].capture
         say_problem(nothing_captured(capture.window, capture.observer, _end()))
