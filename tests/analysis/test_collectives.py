@@ -17,7 +17,7 @@ from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import analyzed, finding_of, in_program, loss_of, the
 from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
-from tests.xplane.test_hlo_masks import exchanged
+from tests.xplane.test_hlo_masks import exchanged, layer
 from traceview.analysis.exchange.collectives import EXPOSED, OFF_GPU, SMALL
 from traceview.analysis.exchange.gradients import BACKWARD_RATIO
 from traceview.analysis.rules.finding import Finding
@@ -170,6 +170,24 @@ def test_copies_for_an_exchange_belong_to_it(copy_ms: float, said: str, tmp_path
     kernels = ("own", "kernel", 20), ("ordered", "copy", copy_ms), ("gathered", NCCL_NAME, 6.0)
     report = of_program(tmp_path, *kernels, module=exchanged(product_of="logits"))
     assert findings(report)["collective-exposed"].title == f"Both GPUs spend {said}"
+
+
+@pytest.mark.parametrize(("own_ms", "is_told"), [(2.9, True), (3.1, False)])
+def test_activations_are_most_of_what_is_exchanged(
+    own_ms: float, is_told: bool, tmp_path: Path
+) -> None:
+    kernels = ("own", NCCL_NAME, own_ms), ("gathered", NCCL_NAME, 3.0)
+    report = of_program(tmp_path, ("new", "kernel", 20), *kernels, module=layer(128, 8))
+    found = findings(report)["collective-exposed"]
+    assert ("on exchanging activations" in found.title) is is_told
+    assert found.action.startswith("Exchange less of them") is is_told
+
+
+def test_another_finding_counts_what_devices_have_alike(tmp_path: Path) -> None:
+    kernels = ("own", "kernel", 20), ("again", NCCL_NAME, 6), ("average", NCCL_NAME, 7)
+    titles = {row.sentences[0]: row.explanation for row in of_program(tmp_path, *kernels).findings}
+    assert "Another finding counts the other 6.00 ms of communication." in titles[""]
+    assert "Another finding" not in titles["alike"]
 
 
 @pytest.mark.parametrize(("length_ms", "is_told"), [(2.9, False), (3.0, True)])

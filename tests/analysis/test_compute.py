@@ -335,6 +335,8 @@ def test_numbers_that_take_longer_to_exchange_than_to_draw(
     write_program(tmp_path, module, ops)
     found = the(traceview.analyze(tmp_path), "costly-ops")
     assert found.action.startswith(action)
+    said = f"The loss holds {exchange_ms:#.3g} ms of exchanging what they compute"
+    assert said in found.explanation
 
 
 @pytest.mark.parametrize(

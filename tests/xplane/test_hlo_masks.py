@@ -269,6 +269,26 @@ def test_what_only_gives_another_order_to_what_is_exchanged() -> None:
     assert needs(of_all(also="tanh"), "moved") == {}
 
 
+def layer(*shape: int, is_differentiated: bool = True) -> ModuleWriter:
+    """A layer of weights that are divided over four devices, which gathers an array of this shape."""
+    module = ModuleWriter()
+    weights = module.add("weights", "parameter", shape=(8, 2))
+    scope = "jit(f)/jvp(model)/all_gather" if is_differentiated else "jit(f)/all_gather"
+    gathered = module.add("gathered", "all-gather", weights, shape=shape, scope=scope)
+    module.computation().root_id = module.add("new", "subtract", weights, gathered, shape=(8, 2))
+    module.divide(4, True)
+    return module
+
+
+def test_activations_are_neither_weights_nor_gradients_nor_statistics() -> None:
+    assert needs(layer(128, 8), "activations") == {"gathered": 0.0}
+    # The parts of two or all devices, in another order.
+    for weights in ((2, 8), (4, 8), (8, 8)):
+        assert not needs(layer(*weights), "activations")
+    assert not needs(layer(1, 1024), "activations")
+    assert not needs(layer(128, 8, is_differentiated=False), "activations")
+
+
 @pytest.mark.parametrize(
     "module", [experts(4), places(3), places(3, how="gather"), chain(4), exchanged()]
 )

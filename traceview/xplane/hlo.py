@@ -297,6 +297,7 @@ class _Program:
         """What the program needs less than whole, and what runs in it."""
         entry, masks = self._module.entry, Masks(flow)
         needs: dict[Key, tuple[Need, float]] = dict.fromkeys(shares.moved, ("moved", 1.0))
+        needs |= dict.fromkeys(shares.activations, ("activations", 0.0))
         with suppress(*_NOT_TOLD):
             needs |= {key: ("order", part) for key, part in masks.orders().items()}
             needs |= masks.parts()

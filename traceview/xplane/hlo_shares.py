@@ -149,6 +149,20 @@ class Shares:
             users = users.difference(views).union(*(self._flow.users[one] for one in views))
         return bool(users) and all(_exchanges(self._flow.nodes[one].at.opcode) for one in users)
 
+    @cached_property
+    def activations(self) -> frozenset[Key]:
+        """Collectives in the function that is differentiated of no vector, nor of as many numbers as a weight or its parts have."""
+        flow, count = self._flow, self._flow.module.partitions
+        factors = [factor for factor in range(1, count + 1) if count > 1 and count % factor == 0]
+        kept = flow.module.taken & flow.module.given
+        weights = {prod(sizes) * factor for _, sizes in kept for factor in factors}
+        return frozenset(
+            node.owner
+            for number, node in enumerate(flow.nodes if weights else ())
+            if node.at.opcode in COLLECTIVES and sum(size > 1 for size in node.sizes) > 1
+            if prod(node.sizes) not in weights and "jvp(" in flow.scope(number)
+        )
+
     def _is_for_repeated(self, number: int) -> bool:
         """Whether what is gathered is read by nothing but what each device computes alike, without a product."""
         open_, seen = [number], {number}

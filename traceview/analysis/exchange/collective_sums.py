@@ -136,7 +136,7 @@ class CollectiveOp(Record, frozen=True):
         op: Its name.
         count_per_step: How often it runs in a step, over all groups of devices; median.
         device_count: Devices that exchange with each other, the largest number.
-        bytes: What each device gives, the largest number; null where not recorded.
+        bytes: Of the data of each, of an all-gather the parts of all devices, the largest number; null where not recorded.
         exposed_ps_per_step: Time in it without compute, mean per step and device, rounded down, picoseconds.
         wait_ps_per_step: The part of it in which a device waits for another one, picoseconds.
     """
@@ -241,7 +241,7 @@ def _of_ops(context: Context, rows: BoolArray) -> Iterator[CollectiveOp]:
     for group in groups_of(trace.device_columns.instruction[collectives.row[chosen]], name[chosen]):
         of_op = chosen[group]
         event, number = collectives.row[of_op], unique_ids(collectives.collective[of_op])
-        size, op = collectives.bytes[of_op], trace.names.text(int(name[of_op[0]])) or ""
+        size, op = collectives.bytes_moved[number], trace.names.text(int(name[of_op[0]])) or ""
         found.append(
             CollectiveOp(
                 op=split_op(op)[0] or op,

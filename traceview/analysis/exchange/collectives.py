@@ -60,6 +60,11 @@ _FEWER_ROWS: Final = (
     "A larger batch does not help: the rows grow with it. A small table may fit on each device whole.",
 )
 
+_LESS_ACTIVATIONS: Final = (
+    "Exchange less of them: let a product take the part that its device has, and sum what it makes, `jax.lax.psum`.",
+    "Two products that divide columns, then rows, need one sum. A larger batch does not help: activations grow with it.",
+)
+
 EXPOSED: Final = Rule(
     code="collective-exposed",
     states=(State.COMMUNICATION,),
@@ -68,13 +73,14 @@ EXPOSED: Final = Rule(
     # A choice of ours: as often an op of a loop runs in a step.
     limits={"turn_count": 4},
     starts_at=(
-        "{limit} of the GPU time in transfers of collectives, and in what all devices wait in those of a step, while nothing computes. A loop is named where most are of ops that run {turn_count} times in a step or more, and as often for each run of their program"
+        "{limit} of the GPU time in these. A loop is named where most are of ops that run {turn_count} times in a step or more, and as often for each run of their program"
     ),
     title="{who:spends/spend} {loss} in exposed communication",
     titles={
         "alike": "{who:spends/spend} {loss} on exchanging what all devices have alike[, {line}]",
         "copies": "{who:spends/spend} {loss} in exposed communication, with the copies around it",
         "loop": "{who:spends/spend} {loss} in exchanges inside of a loop[, {line}]",
+        "activations": "{who:spends/spend} {loss} on exchanging activations[ in {line}]",
     },
     meaning=(
         "Devices exchange data while they compute nothing. Of each collective the shortest time that any device is in it counts, "
@@ -83,6 +89,7 @@ EXPOSED: Final = Rule(
     notes={
         "loop": "The loop makes {count} per step.",
         "copies": "Copies that only reorder arrays for these exchanges, or after them, count, too; bars count them as compute.",
+        "apart": "Another finding counts the other {apart} of communication.",
         "calls": "Each step has {calls}.",
         "sent": "Each device sends {sent}.",
     },
@@ -111,6 +118,7 @@ EXPOSED: Final = Rule(
         "jax-sharding": _ONE_SHARDING,
         "rows": _FEWER_ROWS,
         "jax-rows": _FEWER_ROWS,
+        **dict.fromkeys(("activations", "jax-activations"), _LESS_ACTIVATIONS),
         "jax": (
             "Exchange less often: a larger batch per device.",
             "Check the shardings: an array that two ops want in different shardings is exchanged between them.",
@@ -320,6 +328,9 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
     duration_ps = context.ledger.columns.duration_ps
     if duration_ps[copies].sum() >= _COPIES_RATIO * duration_ps[rows | copies].sum():
         rows, title, notes = rows | copies, "copies", ("copies", *notes)
+    apart = context.ledger.loss(context.ledger.rows(states=EXPOSED.states) & ~rows)
+    if apart.ps >= _COPIES_RATIO * duration_ps[rows].sum():
+        arguments["apart"], notes = Quantity(apart.mean_ps, "ps"), ("apart", *notes)
     if in_loop := _per_step_in_loop(context):
         key, notes, title = "loop", ("loop", *notes), "loop"
         arguments["count"] = Number(in_loop, "collective")
@@ -327,7 +338,9 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
         key = "sharding"
     elif _exchanges_rows(context):
         key = "rows"
-    if key in ("loop", "sharding", "rows") and (line := line_of_rows(context, rows)):
+    elif _exchanges_activations(context):
+        key = title = "activations"
+    if key in ("loop", "sharding", "rows", "activations") and (line := line_of_rows(context, rows)):
         arguments["line"] = Line(line)
     return EXPOSED.of_rows(
         context,
@@ -371,7 +384,21 @@ def _exchanges_rows(context: Context) -> bool:
         for ends in (_ROWS, _ADDED_ROWS)
     )
     rows = looked_up | (added & (collectives.kind == CollectiveKind.ALL_GATHER))
-    return 2 * int(collectives.duration_ps[rows].sum()) > int(collectives.duration_ps.sum())
+    return _are_most(context, rows)
+
+
+def _exchanges_activations(context: Context) -> bool:
+    """Whether most of the time of collectives is of what layers make of the batch, or its gradients."""
+    are_these = instructions_that(context.trace, lambda each: each.need == "activations")
+    return _are_most(
+        context, are_these[context.trace.once(op_labels).of_row[context.collectives.row]]
+    )
+
+
+def _are_most(context: Context, rows: BoolArray) -> bool:
+    """Whether these are most of the time of collectives."""
+    duration_ps = context.collectives.duration_ps
+    return 2 * int(duration_ps[rows].sum()) > int(duration_ps.sum())
 
 
 def _per_step_in_loop(context: Context) -> int:
@@ -387,10 +414,7 @@ def _per_step_in_loop(context: Context) -> int:
     # A small program that runs for each of many arrays has no loop.
     turns = context.trace.once(_turns_of_instructions)[instruction]
     in_loop &= (instruction == NONE) | (turns >= EXPOSED.limits["turn_count"])
-    time_ps = collectives.duration_ps
-    if 2 * int(time_ps[in_loop].sum()) <= int(time_ps.sum()):
-        return 0
-    return per_step(context, in_loop)
+    return per_step(context, in_loop) if _are_most(context, in_loop) else 0
 
 
 def _turns_of_instructions(recording: Recording) -> Int64Array:

@@ -38,7 +38,7 @@ from traceview.analysis.measures.op_work import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule, is_of_jax
-from traceview.analysis.rules.words import Argument, Line, Ops
+from traceview.analysis.rules.words import Argument, Line, Ops, Quantity
 from traceview.analysis.workload.compute_rules import (
     BATCH_WORK,
     CASTS,
@@ -72,6 +72,7 @@ from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import OpName, OpType, Record, Share, SourceLine
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
+from traceview.ledger.states import State
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import (
     Phase,
@@ -481,16 +482,24 @@ def _of_ops(
         # The line is that of the ops that are named.
         every, of_label = context.once(types_of_labels)
         by_label = np.where(of_label == every.index(ops.types[0]), by_label, 0)
+    arguments = _named(context, ops.types[:1], by_label)
+    rows = ops.rows | also
+    notes = [note, key]
+    exchanged = context.ledger.loss(rows & context.ledger.rows(states=(State.COMMUNICATION,)))
+    # A choice of ours: less changes no sentence. What is gathered says so itself.
+    if 10 * exchanged.ps >= context.ledger.loss(rows).ps and key != "gathered":
+        arguments["exchanged"] = Quantity(exchanged.mean_ps, "ps")
+        notes.append("exchanged")
     return rule.of_rows(
         context,
-        ops.rows | also,
-        arguments=_named(context, ops.types[:1], by_label),
+        rows,
+        arguments=arguments,
         confidence=("high", "graph" if is_of_graph else ""),
         keeps_waiting=note in ("", "part", "gathered"),
         saved_ratio=saved_ratio,
         title=note or key,
         action=key if action is None else action,
-        notes=tuple(dict.fromkeys((note, key))),
+        notes=tuple(dict.fromkeys(notes)),
         evidence=_type_evidence(ops),
     )
 

@@ -22,7 +22,9 @@ def _rule(**words: Any) -> Rule:
         "compute_ratio": "share of the compute",
     }
     reasons = {"graph": "the graph of the step function shows it"}
-    return Rule(states=(State.COMPUTE,), metrics=metrics, reasons=reasons, **words)
+    counted = "The loss holds {exchanged} of exchanging what they compute, which other findings count, too."
+    notes = {"exchanged": counted, **words.pop("notes", {})}
+    return Rule(states=(State.COMPUTE,), metrics=metrics, reasons=reasons, notes=notes, **words)
 
 
 FLOAT64: Final = _rule(
@@ -478,8 +480,8 @@ COSTLY_OPS: Final = _rule(
             "Or sort every 100th step.",
         ),
         "random": (
-            "Draw fewer numbers: one for each row and column instead of each element, or uniform instead of normal ones.",
-            "Noise that may repeat can be drawn once for many steps.",
+            "Draw fewer numbers: one for each row or channel, not each element, or uniform instead of normal ones.",
+            "`Dropout(noise_shape=...)` and `SpatialDropout1D` do. Noise that may repeat can be drawn once for many steps.",
         ),
         "exchanged-random": (
             "Let each device draw its own part: `jax.config.update('jax_threefry_partitionable', True)`, as JAX does from 0.5 on.",
