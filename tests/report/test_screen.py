@@ -47,6 +47,10 @@ def test_the_capture_is_judged_in_one_line() -> None:
     )
     sound = replace(report, capture=replace(report.capture, quality="ok", problems=()))
     assert screen_of(sound).trust == ("Capture: ok", "3 steps used of 4")
+    assert report.results.ledger is not None
+    lost_ledger = replace(report.results.ledger, share_by_state={"between": 0.05})
+    unseen = replace(sound, results=replace(sound.results, ledger=lost_ledger, environment=None))
+    assert plain(screen_of(unseen).trust[2]).startswith("no traceview.json beside it: ")
     recorded = Environment((environment(overhead={"ratio": 0.008}),), ())
     slow = replace(sound, results=replace(sound.results, environment=recorded))
     assert screen_of(slow).trust[2] == "recorded steps are 0.8% longer than those before"

@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from traceview.analysis.facts.python import PYTHON_LINE
 from traceview.analysis.gpu_time import device_time, steps
 from traceview.analysis.gpu_time.device_states import anatomy_rows
 from traceview.analysis.gpu_time.steps import found_steps, step_times
@@ -181,7 +182,7 @@ def findings_section(report: Report, view: View, findings: tuple[doc.Finding, ..
         for severity in SEVERITIES
         if (count := sum(finding.severity == severity for finding in report.findings))
     ]
-    order = ", the largest gain first" if len(report.findings) > 1 else ""
+    order = ", costliest and surest first" if len(report.findings) > 1 else ""
     if sum(row.loss.gpu_time_ratio for row in report.findings if row.loss) > 1:
         order += "; losses overlap where devices wait for each other"
     lead = f"{', '.join(counts)}{order}." if counts else "No problem found."
@@ -547,6 +548,13 @@ def _trust(report: Report, view: View) -> Iterator[Sentence]:
     overhead = measured_overhead(view)
     if overhead is not None:
         yield f"recorded steps are {numbers.share(overhead)} longer than those before"
+    # Frames in the trace may show lines, too.
+    is_known = any(of.metric == PYTHON_LINE for row in report.findings for of in row.evidence)
+    shares = report.results.ledger.share_by_state if report.results.ledger else {}
+    of_lines = (State.BETWEEN, State.PYTHON, State.BETWEEN_CALLS, State.INPUT)
+    lost = sum(shares.get(state.key, 0.0) for state in of_lines)
+    if lost >= LIMIT and report.results.environment is None and not is_known:
+        yield "no traceview.json beside it: lines of Python and waits for cores unknown"
     if remark_count:
         yield numbers.plural(remark_count, "remark")
 

@@ -103,7 +103,7 @@ class Report(Record, frozen=True):
         results: Results by topic; null where there is none, with the reason in skipped.
         skipped: Name of a topic to the reason why it has no result.
         recorded_reasons: Name of a topic to what the capture says of that.
-        findings: What is wrong, the largest gain first.
+        findings: What is wrong, costliest and surest first.
         command: The command line that makes this report again, argument by argument; empty where none does.
     """
 
