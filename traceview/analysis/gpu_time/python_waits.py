@@ -67,8 +67,8 @@ _AWAITED_ACTIONS: Final[dict[str, Advised]] = {
     ),
     "network": "Do it in a thread of its own, or in every 100th step only.",
     "waits": (
-        "Wait less often, or in a thread of its own.",
-        "Or let what it waits for come earlier: fill the queue ahead, or schedule further steps before waiting for all of them.",
+        "Wait less often: of several ask all first, then take the answers.",
+        "Or wait in a thread of its own, or schedule further steps before waiting for all of them.",
     ),
     "reading_files": (
         "Read the file once, before the loop, if it fits into memory: `rows = file['rows'][:]`; else whole blocks of it.",
@@ -111,7 +111,7 @@ _AWAITED_WORDS: Final = {
     "starts": "a thread or process to start",
     "queue": OTHERS,
     "network": "the network",
-    "waits": "Python that itself waits",
+    "waits": "a process, file, lock or timer",
 }
 """What a line waits for where no Python runs."""
 
