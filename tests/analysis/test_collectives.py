@@ -78,22 +78,32 @@ def test_exchanges_inside_a_loop_belong_behind_it(
     assert found.action.startswith("If the loop only adds up gradients") is is_loop
 
 
-@pytest.mark.parametrize(("runs", "is_loop"), [(1, True), (4, False)])
+@pytest.mark.parametrize(
+    ("runs", "name", "is_loop", "action"),
+    [
+        (1, "all-reduce.1", True, "If the loop only adds up gradients"),
+        (1, "all-gather.1", True, "Gather what no turn changes"),
+        (4, "all-reduce.1", False, "Exchange less often"),
+    ],
+)
 def test_a_program_that_runs_for_each_array_is_no_loop(
-    runs: int, is_loop: bool, tmp_path: Path
+    runs: int, name: str, is_loop: bool, action: str, tmp_path: Path
 ) -> None:
     """A collective runs four times in a step; `runs`: how often the other instruction of its program does."""
     trace = new_trace()
+    kernel = NCCL_NAME.replace("AllReduce", "AllGather") if "gather" in name else NCCL_NAME
     for step in marked_steps(trace):
+        step.host("PjitFunction(step)", 0, 1)
         for ordinal in range(2):
             for place in range(4):
                 at, stats = 2 + 8 * place, in_program("fusion.1")
                 if place < runs:
                     step.kernel(ordinal, at, at + 4, op="XlaModule:", stats=stats)
-                stats = in_program("all-reduce.1")
-                step.kernel(ordinal, at + 4, at + 8, name=NCCL_NAME, op="XlaModule:", stats=stats)
+                stats = in_program(name)
+                step.kernel(ordinal, at + 4, at + 8, name=kernel, op="XlaModule:", stats=stats)
     found = findings(analyzed(tmp_path, trace))["collective-exposed"]
     assert ("exchanges inside of a loop" in found.title) is is_loop
+    assert found.action.startswith(action)
 
 
 @pytest.mark.parametrize("is_of_jax", [False, True])
