@@ -134,7 +134,7 @@ def test_threads_are_known_by_what_pthread_self_returns(tmp_path: Path) -> None:
 def test_other_processes_cost_what_they_ran(tmp_path: Path) -> None:
     """They ran three times as much as the pipeline, and lose of what that leaves."""
     load = {"elapsed_ns": 10, "busy_ns": 40, "own_ns": 16, "cores": 4}
-    finding = found(tmp_path, load=load, code="other-processes")
+    finding = found(tmp_path, load=load, cores=4, code="other-processes")
     left_ms = (OP_MS + DISPATCH_MS) * (1 - 0.25 * 0.3)
     assert lost_ms(finding) == pytest.approx(0.75 * left_ms, rel=0.03)
     assert finding is not None
@@ -150,7 +150,7 @@ def test_processes_that_the_script_starts_are_told_where_they_are_most(
     """Of 24 ns that other processes ran in 10; those of the script were counted for twice that."""
     load = {"elapsed_ns": 10, "busy_ns": 40, "own_ns": 16, "cores": 4}
     load |= {"children_elapsed_ns": 20, "children_ns": 2 * children_ns}
-    finding = found(tmp_path, load=load, code="other-processes")
+    finding = found(tmp_path, load=load, cores=4, code="other-processes")
     assert finding is not None
     assert f"to {who}, which take 60% of the 4 cores" in finding.title
     assert finding.action.startswith("Start fewer" if children_ns > 12 else "Record again")
@@ -268,8 +268,10 @@ def test_turns_save_no_more_than_the_cores_that_rest(
     [
         pytest.param(1, 0.0, "few-cores", id="it may use one of two cores"),
         pytest.param(2, 0.0, None, id="it may use both"),
-        pytest.param(1, 0.12, "few-cores", id="others owe less than half"),
-        pytest.param(1, 0.16, "other-processes", id="others owe more"),
+        pytest.param(
+            1, 1.12, "few-cores", id="the other one is free for more than half of what lacks"
+        ),
+        pytest.param(1, 1.2, "other-processes", id="it is free for less"),
     ],
 )
 def test_cores_that_the_process_may_not_use(
@@ -284,7 +286,8 @@ def test_cores_that_the_process_may_not_use(
         assert (finding is not None) is (each == code)
         if finding is not None:
             # The limit has its part of what others leave.
-            expected = 100 * (1 - (1 - other_cores) * (1 - (0.3 - other_cores)))
+            limit = min(0.3, 2 - 0.7 - other_cores)
+            expected = 100 * (1 - (1 - limit) * (1 - (0.3 - limit)))
             assert lost_ms(finding) == pytest.approx(expected, rel=0.03)
             said = "the process may use 1 of 2 cores"
             assert (said in finding.title) is (code == "few-cores")

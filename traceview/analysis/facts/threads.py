@@ -192,18 +192,20 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
 
     def owed_by(self, ran: Floats) -> Floats:
         """What part of its time the model loses in each interval to others, which `ran` so long in it."""
-        owed = (
-            np.clip(self._lacks - self._alone, 0.0, 1.0) * ran / np.maximum(self._ran_beside, 1.0)
-        )
+        lacks = np.maximum(self._lacks - self.owed_by_limit - self._alone, 0.0)
+        owed = lacks * ran / np.maximum(self._ran_beside, 1.0)
         result: Floats = np.minimum(owed, ran / np.maximum(self._ran_alone, 1.0))
         return result
 
-    @property
+    @cached_property
     def owed_by_limit(self) -> Floats:
-        """The same because the process may not use all cores: what it lacks, but what others owe."""
+        """The same because the process may not use all cores: what cores that had nothing to do could have run."""
         if self.cores >= self.machine_cores:
             return np.zeros_like(self._span)
-        return np.maximum(self._lacks - self.owed_by(self._ran_beside), 0.0)
+        ran = self._ran_of_model + self._ran_beside
+        free = np.maximum(self.machine_cores * self._span - ran, 0.0)
+        result: Floats = np.minimum(self._lacks, free / np.maximum(self._ran_alone, 1.0))
+        return result
 
     @property
     def is_limited(self) -> bool:
@@ -280,7 +282,7 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         result: Floats = np.minimum(wanted, self.machine_cores * self._span)
         return result
 
-    @property
+    @cached_property
     def _lacks(self) -> Floats:
         """The part of what threads of the model would run that they did not."""
         lacks = 1.0 - self._ran_of_model / np.maximum(self._ran_alone, 1.0)
@@ -289,12 +291,13 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _alone(self) -> float:
-        """What the model lacks while hardly anything else runs, as a part of what it would run."""
+        """What the model lacks while hardly anything else runs, without a limit, as a part of what it would run."""
         is_alone = self._ran_beside < _ALONE_RATIO * self._span
         if self._span[is_alone].sum() < _ALONE_RATIO * self._span.sum():
             return 0.0
-        ran, whole = (of[is_alone].sum() for of in (self._ran_of_model, self._ran_alone))
-        return float(1.0 - ran / whole) if whole else 0.0
+        lacks = (self._lacks - self.owed_by_limit) * self._ran_alone
+        part, whole = (of[is_alone].sum() for of in (lacks, self._ran_alone))
+        return float(part / whole) if whole else 0.0
 
     @cached_property
     def _ran_beside(self) -> Floats:
