@@ -29,7 +29,7 @@ from traceview.comparison.document import screen_of
 from traceview.comparison.model import StateDifference, StepDifference
 from traceview.comparison.noise import RunSpread
 from traceview.comparison.sides import capture_steps, finding_differences
-from traceview.comparison.verdict import interval_words, verdict_of
+from traceview.comparison.verdict import interval_words, ratio_words, verdict_of
 from traceview.comparison.work import op_differences, part_differences
 from traceview.document.terminal import render_section
 from traceview.report.model import Report
@@ -210,7 +210,12 @@ def test_a_finding_is_new_where_its_states_are_longer(
 
 @pytest.mark.parametrize(
     ("difference_ms", "direction", "is_told"),
-    [(5, "faster", True), (4.9, "faster", False), (5, "none", False)],
+    [
+        (5, "faster", True),
+        (4.9, "faster", False),
+        (5, "none", False),
+        (-5, "faster", False),
+    ],
 )
 def test_half_of_a_change_of_the_step_is_a_change_whatever_its_noise(
     difference_ms: float, direction: str, is_told: bool
@@ -220,6 +225,15 @@ def test_half_of_a_change_of_the_step_is_a_change_whatever_its_noise(
     step = step_of(100 * MS, -10 * MS, direction)
     went = finding_differences([replace(report(10), findings=(about,))], [report(10)], step, states)
     assert bool(went) is is_told
+
+
+@pytest.mark.parametrize(("severity", "is_told"), [("info", False), ("warning", True)])
+def test_a_finding_about_no_time_is_new_unless_it_is_information(
+    severity: Any, is_told: bool
+) -> None:
+    about = finding(code="few-steps", severity=severity, loss=None)
+    with_it = replace(report(10), findings=(about,))
+    assert bool(finding_differences([report(10)], [with_it], step_of(100 * MS), [])) is is_told
 
 
 def test_a_finding_that_costs_another_time_has_changed() -> None:
@@ -449,6 +463,64 @@ def test_what_is_said_of_two_sides(golden: Callable[[str, str], None]) -> None:
     )
     texts = (f"# {name}\n\n{shown}" for name, shown in zip(SIDES, screens, strict=True))
     golden("comparisons.txt", "\n".join(texts))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (0.99, "99% slower"),
+        (1.0, "2 times as long"),
+        (-0.49, "49% faster"),
+        (-0.5, "2 times as fast"),
+    ],
+)
+def test_from_twice_on_a_change_is_said_in_times(ratio: float, words: str) -> None:
+    assert ratio_words(ratio) == words
+
+
+def of_states(compute_ms: float, waits_ms: float, name: str, *factors: float) -> list[Report]:
+    """Captures whose steps compute and wait for input for so long, and vary by a millisecond."""
+    made = []
+    for factor in factors:
+        states = [
+            {"compute": round(compute_ms * factor * MS), "input": round((waits_ms + n % 2) * MS)}
+            for n in range(6)
+        ]
+        rows = [step_of_states(number, of, "a") for number, of in enumerate(states)]
+        made.append(of_run(with_rows(*rows), f"{name} {factor}"))
+    return made
+
+
+def test_a_state_within_noise_is_the_reason_of_a_change_of_which_it_is_half() -> None:
+    comparison = compare(of_states(50, 50, "a", 0.9, 1, 1.1), of_states(50, 90, "b", 0.9, 1, 1.1))
+    assert comparison.step.direction == "slower"
+    assert "because the devices wait 40.0 ms more for input" in verdict_of(comparison)
+    unsure = tuple(replace(row, direction="none") for row in comparison.states)
+    assert "because the devices wait 40" in verdict_of(replace(comparison, states=unsure))
+    less = tuple(replace(row, difference_ps=row.difference_ps * 2 // 5) for row in unsure)
+    assert "because" not in verdict_of(replace(comparison, states=less))
+
+
+def test_what_is_only_probably_slower_has_the_states_that_differ_most() -> None:
+    comparison = compare(of_states(50, 5, "a", 0.7, 1.3), of_states(100, 5, "b", 0.75, 1.5))
+    verdict = verdict_of(comparison)
+    assert "probably slower: the devices compute " in verdict
+    assert all(row.direction == "none" for row in comparison.states)
+
+
+def test_where_no_change_is_shown_states_that_differ_by_a_fiftieth_are_named() -> None:
+    comparison = compare(captures(100, 101), captures(100.1, 101.1))
+    step = replace(comparison.step, before_ps=100 * MS)
+    for low_ps, is_named in ((2 * MS, True), (2 * MS - 1, False)):
+        row = StateDifference("input", 0, 3 * MS, 3 * MS, low_ps, 4 * MS, "slower", None)
+        verdict = verdict_of(replace(comparison, step=step, states=(row,)))
+        assert ("In it: the devices wait 3.00 ms more for input" in verdict) is is_named
+
+
+def test_one_run_on_both_sides_is_no_limit_of_a_comparison_of_two() -> None:
+    one, other = captures(100, 101)[:2]
+    assert not any("both sides" in text for text in compare([one], [one]).limits)
+    assert any("both sides" in text for text in compare([one], [one, other]).limits)
 
 
 def test_the_interval_has_the_unit_of_the_change() -> None:

@@ -211,6 +211,16 @@ def unexplained(lines: list[str]) -> set[str]:
     return set().union(*(letters for letters, _ in drawn)) - named
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_long_label_leaves_room_for_its_bar_and_has_no_more_than_it_needs(width: int) -> None:
+    long = row("worker-with-a-name-of-many-letters/GPU:0", compute=20, input=30)
+    lines = shown_screen(screen(anatomy=(long,)), width).splitlines()
+    (bar,) = (found[1] for found in map(BAR.search, lines) if found)
+    assert len(bar) >= 13
+    (line,) = (line for line in lines if bar in line)
+    assert line.index(bar) <= 34
+
+
 @pytest.mark.parametrize(("width", "color"), [(60, False), (80, False), (200, False), (60, True)])
 def test_whole_screen(width: int, color: bool, golden: Golden) -> None:
     name = f"screen-{width}{'-color' if color else ''}.txt"

@@ -103,6 +103,21 @@ def test_why_nothing_can_be_judged(text: str, reason: str) -> None:
     assert reason in str(result.judgements[0].rows[0].reason)
 
 
+def test_steps_that_are_all_left_out_are_said_with_each_reason_once() -> None:
+    report = with_steps(3, 3, 3)
+    steps = report.results.steps
+    assert steps is not None
+    for reasons, words in (
+        (("first", "first", "dropped"), "no step is used: first, dropped"),
+        ((None, None, None), "no step is used"),
+    ):
+        rows = zip(steps.steps, reasons, strict=True)
+        left_out = tuple(replace(row, used=False, excluded=reason) for row, reason in rows)
+        changed = replace(report.results, steps=replace(steps, steps=left_out, used_count=0))
+        result = judge("step_time_ms <= 3", report=replace(report, results=changed))
+        assert result.judgements[0].rows[0].reason == words
+
+
 def side(*lengths_ms: float) -> Side:
     """A capture of each length, whose steps vary by a tenth of a millisecond."""
     reports = [

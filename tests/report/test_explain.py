@@ -57,6 +57,9 @@ def test_advice_stands_by_what_a_finding_says() -> None:
     assert " With JAX: Return the values" in printing
     iterators = dict(entry(RULES["input-bound"]))["In case of new iterators"]
     assert plain(iterators).startswith("Make one iterator before the loop")
+    labels = {label for rule in RULES.values() for label, _ in entry(rule)}
+    assert "In case of tf.data.experimental.enable_debug_mode" in labels
+    assert "In case of exchanged random" in labels
     assert [label for label in said if label.startswith("Advice")] == ["Advice"]
 
 

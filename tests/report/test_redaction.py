@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tests.command import Command
 from tests.hostile import trace_of_names
-from tests.reports import finding, full_report, loss
+from tests.reports import bare_report, finding, full_report, loss
 from tests.sidecars import graph, mirrored, write_sidecar
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import Evidence
@@ -221,6 +221,19 @@ def test_a_headline_with_the_title_of_a_finding_that_does_not_lead_is_hidden() -
     headlines = [made.verdict.headline for made in (unsure, redacted(unsure))]
     assert all(text.startswith("Nothing is certain: recorded steps are 2.5") for text in headlines)
     assert [bool(SECRETS.search(text)) for text in headlines] == [True, False]
+    # The title is made before the headline that has it.
+    other = with_sentences(replace(unsure, findings=(replace(launches, title="another"),)))
+    assert other.verdict.headline == unsure.verdict.headline
+
+
+def test_headlines_of_ours_are_kept() -> None:
+    """Where no finding leads they are made again, for a part of the hosts with their number; without device times they stay."""
+    report = full_report()
+    capture = replace(report.capture, absent_host_count=2)
+    healthy = replace(report, capture=capture, findings=(), verdict=Verdict("", "healthy"))
+    assert redacted(healthy).verdict.headline.startswith("1 of 3 hosts: No problem found: ")
+    bare = bare_report()
+    assert redacted(bare).verdict.headline == bare.verdict.headline
 
 
 PUBLIC: dict[TextKind, tuple[str, ...]] = {

@@ -130,7 +130,9 @@ def _case(rule: Rule, key: str) -> str:
     said = (titles.get(key) or titles.get(base) or note).partition("[")[0]
     words = "".join(token.text for token in outline(said))
     if not words:
-        return base and f"In case of {base.replace('_', ' ')}"
+        # One with dots is the name of a function.
+        case = base if "." in base else base.replace("_", " ").replace("-", " ")
+        return case and f"In case of {case}"
     return f"Where it says “{words.removeprefix('… ').rstrip('.')}”"
 
 
