@@ -75,6 +75,7 @@ def test_every_format_says_the_same(
     text = tmp_path / "c.txt"
     assert command("compare", *runs, "-o", str(text)).code == 0
     assert markdown.startswith(f"## {data['verdict']}\n")
+    assert html.read_text(encoding="utf-8") == traceview.compare(*runs).to_html()
     assert data["verdict"] in html.read_text(encoding="utf-8")
     joined = " ".join(text.read_text(encoding="utf-8").split())
     assert joined.startswith(data["verdict"])

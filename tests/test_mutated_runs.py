@@ -231,7 +231,7 @@ def kernels_of(length_ps: int) -> CudaTrace:
 @pytest.mark.parametrize("length_ps", [2**57, 2**56])
 def test_kernels_that_last_for_days_together(length_ps: int, tmp_path: Path) -> None:
     kernels_of(length_ps).write(tmp_path / "logs")
-    with pytest.raises(TraceFormatError, match="days together"):
+    with pytest.raises(TraceFormatError, match="days or more in total"):
         load(tmp_path / "logs", salvage=True)
 
 

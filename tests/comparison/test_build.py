@@ -506,6 +506,11 @@ def test_what_is_only_probably_slower_has_the_states_that_differ_most() -> None:
     verdict = verdict_of(comparison)
     assert "probably slower: the devices compute " in verdict
     assert all(row.direction == "none" for row in comparison.states)
+    # Also what is less than half of it.
+    less = tuple(
+        replace(row, difference_ps=row.difference_ps * 2 // 5) for row in comparison.states
+    )
+    assert "probably slower: the dev" in verdict_of(replace(comparison, states=less))
 
 
 def test_where_no_change_is_shown_states_that_differ_by_a_fiftieth_are_named() -> None:

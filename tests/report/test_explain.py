@@ -61,6 +61,12 @@ def test_advice_stands_by_what_a_finding_says() -> None:
     assert "In case of tf.data.experimental.enable_debug_mode" in labels
     assert "In case of exchanged random" in labels
     assert [label for label in said if label.startswith("Advice")] == ["Advice"]
+    launches = [label for label, _ in entry(RULES["launch-bound"])]
+    first = launches.index("Advice")
+    assert launches[first + 1] == "Advice with JAX"
+    # What a rule advises with and without JAX stands once.
+    settings = dict(entry(RULES["host-bound"]))["In case of slow settings"]
+    assert plain(settings).count("while training") == 1
 
 
 # Commands

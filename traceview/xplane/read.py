@@ -514,7 +514,7 @@ class _Reader:
         if sum(float(each.sum(dtype=np.float64)) for each in kept) > MAX_SUM_PS:
             days = MAX_SUM_PS // PS_PER_S // 86400
             raise TraceFormatError(
-                self.path, f"the events of the file last {days} days together or more"
+                self.path, f"the events of the file last {days} days or more in total"
             )
 
 
