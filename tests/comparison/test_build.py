@@ -26,7 +26,12 @@ from traceview.analysis.rules.finding import Evidence
 from traceview.base.errors import ComparisonError
 from traceview.comparison.build import compare
 from traceview.comparison.document import screen_of
-from traceview.comparison.model import StateDifference, StepDifference
+from traceview.comparison.model import (
+    DeviceDifference,
+    DeviceState,
+    StateDifference,
+    StepDifference,
+)
 from traceview.comparison.noise import RunSpread
 from traceview.comparison.sides import capture_steps, finding_differences
 from traceview.comparison.verdict import interval_words, ratio_words, verdict_of
@@ -499,6 +504,67 @@ def test_a_state_within_noise_is_the_reason_of_a_change_of_which_it_is_half() ->
     assert "because the devices wait 40" in verdict_of(replace(comparison, states=unsure))
     less = tuple(replace(row, difference_ps=row.difference_ps * 2 // 5) for row in unsure)
     assert "because" not in verdict_of(replace(comparison, states=less))
+
+
+def reasons(*states_ms: tuple[str, float], **changes: Any) -> str:
+    """Why steps take 40 ms more, in states that do so for so long, beyond noise."""
+    comparison = compare(of_states(50, 50, "a", 1, 1.001), of_states(50, 90, "b", 1, 1.001))
+    step = replace(comparison.step, direction="slower", low_ratio=0.3, high_ratio=0.5)
+    states = tuple(state(key, round(ms * MS), "slower") for key, ms in states_ms)
+    parts = {"step": step, "states": states, "devices": (), "parts": (), "ops": ()} | changes
+    return verdict_of(replace(comparison, **parts)).partition("because ")[2]
+
+
+@pytest.mark.parametrize(
+    ("lengths_ms", "count"), [((29, 11), 2), ((30, 10), 1), ((29, 9.9), 1), ((14, 13, 12), 2)]
+)
+def test_reasons_are_two_states_of_a_quarter_until_they_make_three_quarters(
+    lengths_ms: tuple[float, ...], count: int
+) -> None:
+    words = reasons(*zip(("input", "launch", "sync"), lengths_ms, strict=False))
+    assert words.count(" ms more ") == count
+
+
+def test_a_mean_that_differs_the_other_way_has_no_reasons() -> None:
+    step = replace(step_of(100 * MS, -40 * MS, "slower"), change_ratio=-0.4)
+    assert reasons(("input", -30), step=step) == ""
+
+
+def of_device(name: str, difference_ms: float, status: Any = "both") -> DeviceDifference:
+    of_input = DeviceState("input", 0, round(difference_ms * MS), round(difference_ms * MS))
+    return DeviceDifference(name, status, 0, 0, (of_input,))
+
+
+def test_devices_with_half_of_the_largest_difference_are_named() -> None:
+    devices = (of_device("GPU:0", 40), of_device("GPU:1", 20), of_device("GPU:2", 19.9))
+    words = reasons(("input", 30), devices=(*devices, of_device("GPU:3", 90, "new")))
+    assert words.startswith("GPU:0, 1 wait 30.0 ms more for input")
+    few = tuple(of_device(f"host-{n}/GPU:0", 40) for n in range(4))
+    assert reasons(("input", 30), devices=few).startswith("host-0/GPU:0; host-1/GPU:0; ")
+    many = tuple(of_device(f"host-{n}/GPU:0", 40) for n in range(5))
+    assert reasons(("input", 30), devices=many).startswith("all 5 devices wait 40.0 ms more")
+    other = (*many, of_device("host-5/GPU:0", 1))
+    assert reasons(("input", 30), devices=other).startswith("5 devices wait 40.0 ms more")
+
+
+@pytest.mark.parametrize(
+    ("path_ms", "status", "words"),
+    [
+        (20, "slower", "dense takes 7.00 ms longer"),
+        (19.9, "slower", "the devices compute 40.0 ms longer"),
+        (-20, "slower", "the devices compute 40.0 ms longer"),
+        (40, "same", "the devices compute 40.0 ms longer"),
+        (40, "new", "the new dense takes 7.00 ms"),
+    ],
+)
+def test_a_layer_with_half_of_the_difference_of_compute_is_named_instead(
+    path_ms: float, status: Any, words: str
+) -> None:
+    (row, *_) = part_differences(
+        [parts(("dense", None, 100))], [parts(("dense", None, 200))], EXACT
+    )
+    row = replace(row, status=status, difference_ps=7 * MS, path_ps=round(path_ms * MS))
+    assert reasons(("compute", 40), parts=(row,)).startswith(words)
 
 
 def test_what_is_only_probably_slower_has_the_states_that_differ_most() -> None:

@@ -151,7 +151,7 @@ def _unproved(comparison: Comparison, what: str) -> str:
     if comparison.step.basis == "assumed":
         return f"One capture of a side cannot prove {what}"
     missing = ENOUGH_RUNS - min(len(comparison.before), len(comparison.after))
-    more = ": a third capture of each side may" if missing == 1 else f": {ENOUGH}"
+    more = ": a third capture of each side may show it" if missing == 1 else f": {ENOUGH}"
     return f"These runs differ too much to prove {what}{more if missing > 0 else ''}"
 
 
