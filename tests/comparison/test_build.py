@@ -555,6 +555,7 @@ def test_devices_with_half_of_the_largest_difference_are_named() -> None:
         (-20, "slower", "the devices compute 40.0 ms longer"),
         (40, "same", "the devices compute 40.0 ms longer"),
         (40, "new", "the new dense takes 7.00 ms"),
+        (40, "gone", "dense is gone, which took 7.00 ms"),
     ],
 )
 def test_a_layer_with_half_of_the_difference_of_compute_is_named_instead(
@@ -601,6 +602,8 @@ def test_the_interval_has_the_unit_of_the_change() -> None:
         assert interval_words(replace(step, low_ratio=low, high_ratio=-0.4)) == words
     step = replace(step, change_ratio=-0.47, low_ratio=-0.75, high_ratio=-0.1)
     assert interval_words(step) == "95% interval 10–75%"
+    step = replace(step, low_ratio=-0.47, high_ratio=-0.47)
+    assert interval_words(step) == "95% interval 47%"
 
 
 def test_functions_without_a_name_are_told_by_their_lines() -> None:
