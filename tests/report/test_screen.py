@@ -15,6 +15,7 @@ from tests.charts import HOST, MS
 from tests.reports import bare_report, environment, finding, full_report, loss, step
 from traceview.analysis.facts.selection import ReportWindow
 from traceview.analysis.gpu_time.host_wait_rules import D2H_SYNC
+from traceview.analysis.gpu_time.steps import UNSTEADY_STEPS
 from traceview.analysis.machine.capture import Quality
 from traceview.analysis.measures.device_report import Environment
 from traceview.analysis.rules.finding import Finding, FindingLoss
@@ -113,6 +114,12 @@ def test_a_gain_that_is_not_known_has_its_reason(
     rule = replace(D2H_SYNC, titles={"half": "{who:loses/lose} {loss}"}, at_least=("half",))
     cost = shown_finding(1, row, rule).cost
     assert f"; gain per step unknown: {reason}" in cost
+
+
+def test_a_difference_between_steps_is_no_part_of_one() -> None:
+    row = lost(0.4, code="unsteady-steps")
+    cost = shown_finding(1, row, UNSTEADY_STEPS).cost
+    assert cost.endswith("; gain per step unknown: only the difference between steps is known")
 
 
 # The headline

@@ -122,6 +122,8 @@ def _why_no_gain(finding: Finding, loss: FindingLoss, rule: Rule) -> str:
         return "it may be more than the loss"
     if not finding.devices:
         return "no device was recorded"
+    if not rule.states:
+        return "only the difference between steps is known"
     return "threads also waited for cores, and when is not recorded"
 
 
