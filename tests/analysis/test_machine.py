@@ -373,8 +373,8 @@ def test_hostile_values_end_nothing_and_make_no_finding(devices: Any, tmp_path: 
                 assert value is None or 0 <= value <= 1, key
 
 
-def test_each_host_whose_devices_lack_cores_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The third has a load, and loses nothing."""
+def lacks_cores(monkeypatch: pytest.MonkeyPatch, *limited: int) -> list[Finding]:
+    """Two of three devices on hosts of their own lose 30 % without a core, on `limited` hosts because they may use 1 of 4 cores."""
     ready, at_work = Row(State.NO_CORE, 30), Row(State.COMPUTE, 70)
     ledger = ledger_of([ready, at_work], [ready, at_work], [at_work], hosts=[0, 1, 2])
     loads = [RecordedLoad(10, busy_ns, 2, None, None, 4) for busy_ns in (22, 32, 42)]
@@ -387,8 +387,22 @@ def test_each_host_whose_devices_lack_cores_is_named(monkeypatch: pytest.MonkeyP
     context: Any = SimpleNamespace(
         trace=trace, ledger=ledger, selection=SimpleNamespace(has_few_steps=False)
     )
-    monkeypatch.setattr(load, "core_waits", lambda *_: None)
-    finding = load.without_core(context)
-    assert finding is not None
+    waits = SimpleNamespace(is_limited=True, cores=1, machine_cores=4)
+    monkeypatch.setattr(load, "core_waits", lambda _, host: waits if host in limited else None)
+    return [finding for finding in load.without_core(context) if finding is not None]
+
+
+def test_each_host_whose_devices_lack_cores_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third has a load, and loses nothing."""
+    (finding,) = lacks_cores(monkeypatch)
     assert [(row.where, row.value) for row in finding.evidence] == [("host1", 0.75), ("host0", 0.5)]
     assert "which take 75% of the 4 cores" in finding.title
+
+
+def test_a_limit_of_one_host_explains_nothing_on_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_limit, to_others = lacks_cores(monkeypatch, 0)
+    assert (by_limit.code, by_limit.devices) == ("few-cores", ("GPU:0",))
+    assert "may use 1 of 4 cores" in by_limit.title
+    assert (to_others.code, to_others.devices) == ("other-processes", ("GPU:1",))
+    assert [row.where for row in to_others.evidence] == ["host1"]
+    assert [row.code for row in lacks_cores(monkeypatch, 0, 1)] == ["few-cores"]

@@ -343,7 +343,7 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def without_core_ratio(self) -> float:
-        """The share of the GPU time in which threads were ready and other processes had the cores."""
+        """The share of the GPU time in which threads were ready and had no core, but for other processes or a limit of their own."""
         return self.loss(self.rows(states=(State.NO_CORE,))).share
 
     @cached_property

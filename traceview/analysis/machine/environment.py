@@ -153,6 +153,6 @@ ANALYSIS: Final = Analysis[Environment](
     "environment",
     compute=lambda context: environment_of(context.trace),
     rules=(OTHER_PROCESSES, FEW_CORES),
-    diagnose=lambda context, _: (without_core(context),),
+    diagnose=lambda context, _: without_core(context),
     sections=(environment_section,),
 )

@@ -12,6 +12,7 @@ from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Number, Quantity
+from traceview.base.intervals import BoolArray
 from traceview.base.record import (
     Count,
     Hostname,
@@ -486,25 +487,30 @@ def _load_of(host: Host) -> tuple[float, float | None] | None:
     return other_ratio, min(of_children, other_ratio)
 
 
-def without_core(context: Context) -> Finding | None:
-    """What devices lose because threads have no core: by a limit of the process, or because other processes have them."""
-    hosts = [(core_waits(context, number), host) for number, host in enumerate(context.trace.hosts)]
-    limited = [(waits, host) for waits, host in hosts if waits is not None and waits.is_limited]
-    if not limited:
-        return _other_processes(context)
-    waits, host = min(limited, key=lambda of: of[0].cores)
-    cores = host.captured.load.cores or 0
-    return FEW_CORES.of_rows(
-        context,
-        context.ledger.rows(states=FEW_CORES.states),
-        arguments={"usable": Number(waits.cores), "cores": Number(cores, "core")},
-        keeps_waiting=True,
-    )
+def without_core(context: Context) -> Iterator[Finding | None]:
+    """What devices lose because threads have no core: on some hosts by a limit of the process, on others to other processes."""
+    waits = {host: core_waits(context, host) for host in range(len(context.trace.hosts))}
+    limited = {host: of for host, of in waits.items() if of is not None and of.is_limited}
+    devices = [d for d in context.ledger.devices if context.trace.device_list[d].host in limited]
+    rows = context.ledger.rows(states=FEW_CORES.states)
+    by_limit = rows & context.ledger.rows(devices=devices)
+    if limited:
+        fewest = min(limited.values(), key=lambda of: of.cores)
+        yield FEW_CORES.of_rows(
+            context,
+            by_limit,
+            arguments={
+                "usable": Number(fewest.cores),
+                "cores": Number(fewest.machine_cores, "core"),
+            },
+            keeps_waiting=True,
+        )
+    yield _other_processes(context, rows & ~by_limit)
 
 
-def _other_processes(context: Context) -> Finding | None:
+def _other_processes(context: Context, rows: BoolArray) -> Finding | None:
     """What devices lose because other processes have the cores, with the loads of their hosts, that with most of it first."""
-    trace, rows = context.trace, context.ledger.rows(states=OTHER_PROCESSES.states)
+    trace = context.trace
     lost = context.ledger.by_device(rows).items()
     hosts = {trace.device_list[device].host for device, lost_ps in lost if lost_ps}
     loads = [(load, trace.hosts[host]) for host in hosts if (load := _load_of(trace.hosts[host]))]
