@@ -22,7 +22,7 @@ def _rule(**words: Any) -> Rule:
         "compute_ratio": "share of the compute",
     }
     reasons = {"graph": "the graph of the step function shows it"}
-    counted = "The loss holds {exchanged} of exchanging what they compute, which other findings count, too."
+    counted = "The loss holds {exchanged} of exchanging what they compute. A finding about communication may count that, too."
     notes = {"exchanged": counted, **words.pop("notes", {})}
     return Rule(states=(State.COMPUTE,), metrics=metrics, reasons=reasons, notes=notes, **words)
 

@@ -538,11 +538,13 @@ def read_sidecar(trace: Location) -> Sidecar | None:
         raise SidecarError(f"{path.name}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         # What is cut off ends in the text that it breaks.
-        read = getattr(error, "doc", "")[: getattr(error, "pos", 0)].encode()
-        place = getattr(error, "start", len(read))
-        raise SidecarError(f"{path.name} is damaged or cut off at byte {place}") from error
+        place = getattr(error, "start", None)
+        if isinstance(error, json.JSONDecodeError):
+            place = len(error.doc[: error.pos].encode())
+        where = "" if place is None else f" at byte {place}"
+        raise SidecarError(f"{path.name} is damaged or cut off{where}") from error
     if not isinstance(content, dict):
-        raise SidecarError(f"{path.name} is none that traceview wrote")
+        raise SidecarError(f"{path.name} is not a sidecar of traceview")
     return _sidecar(content)
 
 
