@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +16,8 @@ from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import finding_of, lost_ps
 from tests.python_sidecars import Line, native_threads
 from tests.sidecars import write_sidecar
-from traceview.analysis.gpu_time.input import Input
-from traceview.analysis.gpu_time.input_rules import INPUT_BOUND
+from traceview.analysis.gpu_time.input import Input, _slowest
+from traceview.analysis.gpu_time.input_rules import INPUT_BOUND, action_for
 from traceview.analysis.rules.finding import Finding
 
 WAIT = "IteratorGetNextOp::DoCompute"
@@ -505,3 +506,29 @@ def test_the_device_whose_batch_comes_late_is_named_and_who_waits_for_it(tmp_pat
     assert bound.title.startswith("GPU:1 waits 11.8 of 50.0 ms (24%) for input")
     assert bound.title.endswith("; meanwhile GPU:0 waits")
     assert bound.devices == ("GPU:1", "GPU:0")
+
+
+@pytest.mark.parametrize(
+    ("kind", "action"),
+    [
+        ("Unbatch", "unbatch"),
+        ("ForeverRepeat", "single_elements"),
+        ("Zip", "single_elements"),
+        ("BatchV2", "batch"),
+        ("ParallelMapV2", "parallel_map"),
+    ],
+)
+def test_each_kind_of_stage_has_its_action(kind: str, action: str) -> None:
+    assert action_for(kind) == action
+
+
+@pytest.mark.parametrize(
+    ("ratio", "said"),
+    [
+        (1.0, "Slowest stage: calls of Root::Map take 100% of the window."),
+        (2.5, "calls of Root::Map take 250% of the window, added up over several threads."),
+    ],
+)
+def test_times_of_several_threads_are_said_to_be_sums(ratio: float, said: str) -> None:
+    row: Any = SimpleNamespace(slowest_stage="Root::Map", work_ratio=ratio)
+    assert said in (_slowest(row) or "").replace("`", "")

@@ -136,7 +136,7 @@ class CollectiveOp(Record, frozen=True):
         op: Its name.
         count_per_step: How often it runs in a step, over all groups of devices; median.
         device_count: Devices that exchange with each other, the largest number.
-        bytes: Of the data of each, of an all-gather the parts of all devices, the largest number; null where not recorded.
+        bytes: Data of one of them, of an all-gather the parts of all devices together; the largest number; null where not recorded.
         exposed_ps_per_step: Time in it without compute, mean per step and device, rounded down, picoseconds.
         wait_ps_per_step: The part of it in which a device waits for another one, picoseconds.
     """

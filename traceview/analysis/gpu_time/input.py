@@ -241,8 +241,8 @@ def _slowest(row: InputHost) -> str | None:
     if row.slowest_stage is None:
         return None
     ratio = row.work_ratio or 0.0
-    where, share = (" on several threads", "all") if ratio > 1 else ("", numbers.percent(ratio))
-    return f"Slowest stage: calls of {_path(row.slowest_stage)}{where} take {share} of the window."
+    times = f"calls of {_path(row.slowest_stage)} take {numbers.percent(ratio)} of the window"
+    return f"Slowest stage: {times}{', added up over several threads' if ratio > 1 else ''}."
 
 
 _HOSTS: Final = (

@@ -67,7 +67,7 @@ _AWAITED_ACTIONS: Final[dict[str, Advised]] = {
     ),
     "network": "Do it in a thread of its own, or in every 100th step only.",
     "waits": (
-        "Wait less often: of several ask all first, then take the answers.",
+        "Wait less often: send several requests first, then take their answers.",
         "Or wait in a thread of its own, or schedule further steps before waiting for all of them.",
     ),
     "reading_files": (
@@ -140,7 +140,7 @@ _USED_IN: Final = {
 _LOOK_FOR_IT: Final = "Look for logging, metrics and callbacks between the steps:"
 _UNSEEN_ACTIONS: Final = {
     "unseen": (
-        f"{_LOOK_FOR_IT} no samples of Python, which would show the line, were recorded.",
+        f"{_LOOK_FOR_IT} no samples of Python were recorded, which would show the line.",
         "`traceview capture` records them, in a file beside the trace. What is not needed in each step, do less often: `if step % 100 == 0: log(...)`.",
     ),
     "samples_elsewhere": (

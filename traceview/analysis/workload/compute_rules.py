@@ -165,8 +165,8 @@ UNTRAINED: Final = _rule(
     ),
     actions={
         "number": (
-            "Leave gradients of what is not trained out of norms, as of those that clip, and checks, as of `checkify`, out of most steps.",
-            "Take `jax.grad` over the trained ones, with the others as another argument. What nothing reads XLA does not compute.",
+            "Leave gradients of what is not trained out of the norm that clips, and check gradients, as with `checkify`, in few steps only.",
+            "Take `jax.grad` over the trained ones, with the others as another argument. XLA does not compute what nothing reads.",
         ),
         "zeros": (
             "Leave out losses that weigh 0, with the layers that only they need, and hand the optimizer only what has a gradient.",
@@ -481,11 +481,11 @@ COSTLY_OPS: Final = _rule(
         ),
         "random": (
             "Draw fewer numbers: one for each row or channel, not each element, or uniform instead of normal ones.",
-            "`Dropout(noise_shape=...)` and `SpatialDropout1D` do. Noise that may repeat can be drawn once for many steps.",
+            "`Dropout(noise_shape=...)` and `SpatialDropout1D` do that. Noise that may repeat can be drawn once for many steps.",
         ),
         "exchanged-random": (
             "Let each device draw its own part: `jax.config.update('jax_threefry_partitionable', True)`, as JAX does from 0.5 on.",
-            "Without it each device makes all numbers, or gathers them. The numbers are others than before.",
+            "Without it each device makes all numbers, or gathers them. The numbers differ from those before.",
         ),
         "images": (
             "Move it into the input pipeline, `dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)`.",
