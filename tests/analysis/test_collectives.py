@@ -193,8 +193,9 @@ def test_activations_are_most_of_what_is_exchanged(
     assert found.action.startswith("Exchange less of them") is is_told
 
 
-def test_another_finding_counts_what_devices_have_alike(tmp_path: Path) -> None:
-    kernels = ("own", "kernel", 20), ("again", NCCL_NAME, 6), ("average", NCCL_NAME, 7)
+@pytest.mark.parametrize("other_ms", [7, 20])
+def test_another_finding_counts_what_devices_have_alike(other_ms: float, tmp_path: Path) -> None:
+    kernels = ("own", "kernel", 20), ("again", NCCL_NAME, 6), ("average", NCCL_NAME, other_ms)
     titles = {row.sentences[0]: row.explanation for row in of_program(tmp_path, *kernels).findings}
     assert "Another finding counts the other 6.00 ms of communication." in titles[""]
     assert "Another finding" not in titles["alike"]

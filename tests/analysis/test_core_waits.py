@@ -291,3 +291,11 @@ def test_cores_that_the_process_may_not_use(
             assert lost_ms(finding) == pytest.approx(expected, rel=0.03)
             said = "the process may use 1 of 2 cores"
             assert (said in finding.title) is (code == "few-cores")
+
+
+def test_without_its_limit_a_process_would_have_the_cores_of_the_machine(tmp_path: Path) -> None:
+    """Threads of one op run on one core and want 1.4 of the two."""
+    loads = {EXECUTOR: (0.5, 0.4), WORKER: (0.5, 0.4)}
+    load = {"elapsed_ns": 100, "busy_ns": 100, "own_ns": 100, "cores": 2}
+    finding = found(tmp_path, loads=loads, load=load, cores=1, code="few-cores")
+    assert lost_ms(finding) == pytest.approx(100 * (1 - 1 / 1.4), rel=0.05)

@@ -381,6 +381,27 @@ def test_a_thread_is_advised_where_it_keeps_no_lock(
     assert where in finding.action
 
 
+@pytest.mark.parametrize(
+    ("is_sampled", "said"),
+    [(False, "no samples of Python were recorded"), (True, "no sample of Python met one of them")],
+)
+@pytest.mark.parametrize("is_of_jax", [False, True])
+def test_what_no_sample_shows_is_looked_for_between_steps(
+    is_sampled: bool, is_of_jax: bool, said: str, tmp_path: Path
+) -> None:
+    trace = new_trace(length_ms=300)
+    for step in marked_steps(trace, period_ms=50, marker_ms=30):
+        step.host("PjitFunction(step)" if is_of_jax else "FunctionRun", 0, 5)
+        step.kernel(0, 5, 30, launch_ms=4.9)
+    path = trace.write(tmp_path)
+    if is_sampled:
+        samples: list[Sample] = [(PROFILE_START_NS - 10**9, 0, (WORK,))]
+        write_sidecar(path, {"python": python_group(samples, THREADS)})
+    finding = traceview.analyze(tmp_path).findings[0]
+    assert finding.code == "callback-stall"
+    assert said in finding.action
+
+
 def paused(folder: Path, stack: tuple[Line, ...], between_ms: int, **groups: Any) -> Finding:
     """The first finding on steps of 50 ms that begin with 20 ms of Python, so much of them between the markers."""
     trace = new_trace(length_ms=300)
