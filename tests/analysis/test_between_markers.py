@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from scripts.cuda_trace import CudaTrace
+from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import analyzed, lost_ps
+from tests.python_sidecars import Line, python_group
 from traceview.analysis.rules.finding import Finding
 
 STEP_MS, PAUSE_MS, LONG_PAUSE_MS = 40, 2, 60
@@ -167,6 +168,7 @@ def stall(
     is_graph: bool = False,
     marker_ms: float = 20,
     op: str = "AddV2",
+    sidecar: dict[str, Any] | None = None,
 ) -> Finding:
     """The finding on what follows the markers of steps of 50 ms."""
     trace = new_trace()
@@ -174,7 +176,7 @@ def stall(
         step.kernel(0, 0, marker_ms)
         for place in range(count):
             eager(step, op, first_ms + spacing_ms * place, 0.25, own_ms, is_graph=is_graph)
-    findings = analyzed(folder, trace).findings
+    findings = analyzed(folder, trace, sidecar=sidecar).findings
     return next(finding for finding in findings if finding.code == "callback-stall")
 
 
@@ -215,3 +217,25 @@ def test_which_ops_are_named(shape: dict[str, Any], action: str, tmp_path: Path)
     assert action or "a graph" not in finding.action
     metrics = {evidence.metric for evidence in finding.evidence}
     assert ("eager_ops_per_step" in metrics) is bool(action)
+
+
+@pytest.mark.parametrize(
+    ("inner", "is_graph_advised"),
+    [
+        pytest.param(
+            ("tensorflow/python/ops/gen_array_ops.py", "identity", 9, False), True, id="ops"
+        ),
+        pytest.param(("json/encoder.py", "encode", 9, False), False, id="Python of its own"),
+    ],
+)
+def test_samples_show_the_thread_in_ops_that_are_far_apart(
+    inner: Line, is_graph_advised: bool, tmp_path: Path
+) -> None:
+    begin_ns = [PROFILE_START_NS + PERIOD_MS * 1_000_000 * number for number in range(4)]
+    stack = inner, ("train.py", "log", 4, True)
+    times = [at + number * 1_000_000 for at in begin_ns for number in range(PERIOD_MS)]
+    samples = [(at_ns, 0, stack) for at_ns in times]
+    threads = [{"ident": 140_000, "name": "MainThread", "native_id": 1}]
+    python = python_group(samples, threads, [0] * len(samples) if is_graph_advised else None)
+    finding = stall(tmp_path, count=35, spacing_ms=0.8, sidecar={"python": python})
+    assert ("a graph" in finding.action) is is_graph_advised

@@ -26,6 +26,7 @@ STEP: Line = ("train.py", "<module>", 60, True)
 COUNT: Line = ("train.py", "count", 12, True)
 GET: Line = ("queue.py", "get", 171, False)
 PUT: Line = ("queue.py", "put", 140, False)
+DEVICE_PUT: Line = ("other/api.py", "device_put", 12, False)
 _ROUNDS = 16
 """In each step."""
 
@@ -165,6 +166,7 @@ TAKE: Line = ("train.py", "take", 44, True)
         pytest.param(
             PUT, True, True, "for room in a queue, which statistics empties", id="it takes"
         ),
+        pytest.param(DEVICE_PUT, True, True, "for what statistics makes", id="no queue"),
         pytest.param(GET, True, False, "", id="nobody works"),
         pytest.param(GET, False, True, "", id="the step runs Python itself"),
     ],

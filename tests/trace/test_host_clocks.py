@@ -51,3 +51,14 @@ def test_without_profile_starts_collectives_alone_set_the_clocks(tmp_path: Path)
     assert [host.clock.method for host in trace.hosts if host.clock] == ["collectives"] * 2
     assert trace.problems == ()
     assert step_starts(trace)[0] == step_starts(trace)[1]
+
+
+def test_a_difference_beyond_three_times_the_spread_moves_the_other_clock(tmp_path: Path) -> None:
+    trace = loaded(
+        tmp_path, worker("a", late_us=(0,) * 5), worker("b", late_us=(500, 700, 600, 500, 700))
+    )
+    first, second = (host.clock for host in trace.hosts)
+    assert first is not None
+    assert second is not None
+    assert (first.method, first.offset_ps) == ("profile_start", 0)
+    assert (second.method, second.reference, second.offset_ps) == ("collectives", "a", -600_000_000)

@@ -78,3 +78,12 @@ def test_text_that_holds_no_clocks(text: str, tmp_path: Path) -> None:
 
 def test_without_the_group(tmp_path: Path) -> None:
     assert clocks_of(tmp_path, {}) == (None, ())
+
+
+def test_a_wait_began_before_the_round_that_counted_it() -> None:
+    """In rounds of 10 ms it ran for 2, and the third counts a wait of 14: 6 were in the one before, whatever room the last has."""
+    recording: Any = None
+    time, ran = np.arange(5) * 10, np.arange(5)[None] * 2
+    waited = np.array([[0, 0, 0, 14, 14]])
+    clocks = ThreadClocks(recording, time, (3,), (0,), ran, waited)
+    assert np.diff(clocks.ready_ps).tolist() == [[0, 6, 8, 0]]
