@@ -374,7 +374,7 @@ def test_hostile_values_end_nothing_and_make_no_finding(devices: Any, tmp_path: 
 
 
 def lacks_cores(monkeypatch: pytest.MonkeyPatch, *limited: int) -> list[Finding]:
-    """Two of three devices on hosts of their own lose 30 % without a core, on `limited` hosts because they may use 1 of 4 cores."""
+    """Two of three devices on hosts of their own lose 30 % without a core, on `limited` hosts because they may use 1, 2 or 3 of 4 cores."""
     ready, at_work = Row(State.NO_CORE, 30), Row(State.COMPUTE, 70)
     ledger = ledger_of([ready, at_work], [ready, at_work], [at_work], hosts=[0, 1, 2])
     loads = [RecordedLoad(10, busy_ns, 2, None, None, 4) for busy_ns in (22, 32, 42)]
@@ -387,8 +387,8 @@ def lacks_cores(monkeypatch: pytest.MonkeyPatch, *limited: int) -> list[Finding]
     context: Any = SimpleNamespace(
         trace=trace, ledger=ledger, selection=SimpleNamespace(has_few_steps=False)
     )
-    waits = SimpleNamespace(is_limited=True, cores=1, machine_cores=4)
-    monkeypatch.setattr(load, "core_waits", lambda _, host: waits if host in limited else None)
+    waits = {n: SimpleNamespace(is_limited=True, cores=1 + n, machine_cores=4) for n in limited}
+    monkeypatch.setattr(load, "core_waits", lambda _, host: waits.get(host))
     return [finding for finding in load.without_core(context) if finding is not None]
 
 
@@ -405,4 +405,6 @@ def test_a_limit_of_one_host_explains_nothing_on_another(monkeypatch: pytest.Mon
     assert "may use 1 of 4 cores" in by_limit.title
     assert (to_others.code, to_others.devices) == ("other-processes", ("GPU:1",))
     assert [row.where for row in to_others.evidence] == ["host1"]
-    assert [row.code for row in lacks_cores(monkeypatch, 0, 1)] == ["few-cores"]
+    (of_both,) = lacks_cores(monkeypatch, 0, 1)
+    assert (of_both.code, of_both.devices) == ("few-cores", ("GPU:0", "GPU:1"))
+    assert "may use 1 of 4 cores" in of_both.title

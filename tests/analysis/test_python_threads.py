@@ -103,6 +103,8 @@ def test_a_thread_that_computes_in_python(
     rows, findings = analyzed(tmp_path, **changes)
     keeps_lock = any(2 * max(row.kept_ps, row.awaited_ps) >= row.computed_ps for row in rows)
     assert (keeps_lock, "python-thread" in findings) == (is_seen, is_seen)
+    if is_seen:
+        assert findings["python-thread"].sentences[0] == ""
 
 
 @pytest.mark.parametrize(("lock_ms", "is_reported"), [(2.1, True), (1.9, False)])
