@@ -442,17 +442,23 @@ def test_functions_are_written_for_batches_where_each_element_is_quick(
         ("Map", 20, ": Map is too slow, most of it DecodeJpeg"),
         ("Map", 19.9, ": Map is too slow"),
         ("Generator", 20, ": Generator is too slow"),
+        ("Map::ParallelMapV2", 20, ": Map is too slow"),
     ],
 )
 def test_the_op_that_takes_most_of_the_functions_is_named(
     stage: str, decode_ms: float, said: str, tmp_path: Path
 ) -> None:
+    stage, _, before = stage.partition("::")
     trace = new_trace(length_ms=1000)
     worker, executor = trace.thread("tf_data_map", 40), trace.thread("tf_Compute", 41)
     for step in steps_of_100(trace):
         step.host(WAIT, 0, 60)
         step.host("Iterator::Root", 0, 60, {"id": 1})
-        step.host(f"Iterator::Root::{stage}", 0, 60, {"id": 2, "parent_id": 1}, thread=worker)
+        made = {"id": 2, "parent_id": 1}
+        step.host(f"Iterator::Root::{stage}", 0, 60, made, thread=worker)
+        if before:
+            given = {"id": 3, "parent_id": 2}
+            step.host(f"Iterator::Root::{stage}::{before}", 0, 1, given, thread=worker)
         step.host("InstantiatedCapturedFunction::Run", 1, 55, {"id": 9}, thread=worker)
         step.host("decode/DecodeJpeg:DecodeJpeg", 1, 1 + decode_ms, thread=worker)
         step.host("resize/ResizeBilinear:ResizeBilinear", 30, 45, thread=worker)

@@ -457,12 +457,15 @@ class _Sentences:
         self._name_op()
 
     def _name_op(self) -> None:
-        """Name the type of op that takes most of the time of all ops of the pipeline, if the stage that is named maps."""
+        """Name the type of op that takes most of the time of all ops of the pipeline, if the stage that is named maps, and no other."""
         states = self._context.idle.states.get(self._host)
         stage = self._function or (self._supply.slowest if self._supply else None)
         if states is None or stage is None or "stage" not in self.arguments:
             return
-        if action_for(kind_of(stage.name)) not in _MAPS:
+        stages = self._supply.stages if self._supply else ()
+        maps = [each for each in stages if action_for(kind_of(each.name)) in _MAPS]
+        # Nothing says which of several maps an op is of.
+        if maps != [stage]:
             return
         trace, events = self._context.trace, self._context.trace.host_columns
         rows = states.pipeline_work
