@@ -174,7 +174,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class CoreWaits(Struct, frozen=True, eq=False, dict=True):
-    """Who waits for a core on one host, and who has it. `cores`: those that the process may use.
+    """Who waits for a core on one host, and who has it. `cores`: those that the process may use, of `machine_cores`.
 
     `model`, `pipeline`, `python`: places of threads in the clocks, those of the model, those of the pipeline, and by the number of
     each sampled thread of the script. `at_work_ps`: how long the devices were in ops of replicas, or dispatch, added up, in each

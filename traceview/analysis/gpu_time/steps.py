@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.device_report import Environment
 from traceview.analysis.measures.step_report import (
     SLOW_RATIO,
     SLOW_SPREADS,
@@ -234,6 +235,7 @@ def _arguments(result: Steps, slow: SlowSteps, state: State, worst: int) -> dict
 
 TITLE: Final = "Steps"
 
+_PARAMETER_SERVER: Final = "ParameterServerStrategy"
 _WIDEST_NAME: Final = 40
 _MOST_NAMED: Final = 6
 
@@ -261,6 +263,7 @@ def steps_section(view: View, result: Steps) -> doc.Section | None:
             *doc.notes(
                 _times(result) if result.median_ps is not None else None,
                 *_bound_notes(result),
+                *_coordinator_notes(view, result),
                 *_longer_steps(result),
             ),
             *step_blocks(view, step_table(result.steps, devices), view.few_rows, _named(result)),
@@ -296,6 +299,15 @@ def _bound_notes(result: Steps) -> Iterator[str]:
             f"One step here is one call{of} that runs {f'up to {most}' if most else 'several'} training steps in its "
             "graph; numbers per step are of the whole call."
         )
+
+
+def _coordinator_notes(view: View, result: Steps) -> Iterator[str]:
+    """Which steps of parameter server training are counted: a coordinator hands them out in a thread for each worker."""
+    environment = view.record("environment", Environment)
+    classes = [] if environment is None else [host.strategy.class_ for host in environment.hosts]
+    is_coordinated = any((class_ or "").startswith(_PARAMETER_SERVER) for class_ in classes)
+    if is_coordinated and result.method == "marker":
+        yield "The steps here are those of one worker of ClusterCoordinator; others run more in this time."
 
 
 def _longer_steps(result: Steps) -> Iterator[str]:
