@@ -125,10 +125,9 @@ def entry(rule: Rule) -> Iterator[tuple[str, Phrase]]:
 
 def _case(rule: Rule, key: str) -> str:
     """When a rule gives an advice: `Where it says “waits … for the network”` of a title or note, or its key; empty for all of JAX."""
-    base, titles = key.removeprefix("jax").removeprefix("-"), rule.titles
-    note = rule.notes.get(base, "").partition(". ")[0]
-    said = (titles.get(key) or titles.get(base) or note).partition("[")[0]
-    words = "".join(token.text for token in outline(said))
+    base = key.removeprefix("jax").removeprefix("-")
+    said = rule.titles.get(key) or rule.titles.get(base) or rule.notes.get(base, "")
+    words = "".join(token.text for token in outline(said, is_whole=False))
     if not words:
         # One with dots is the name of a function.
         case = base if "." in base else base.replace("_", " ").replace("-", " ")

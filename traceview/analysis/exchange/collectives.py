@@ -18,14 +18,18 @@ from traceview.analysis.exchange.collective_sums import (
     rows_in_windows,
 )
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
-from traceview.analysis.facts.dispatch import MANY_CALLS, rows_of_keys
+from traceview.analysis.facts.dispatch import (
+    MANY_CALLS,
+    program_of_instructions,
+    rows_of_keys,
+)
 from traceview.analysis.facts.layers import instructions_that
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import line_of_rows, needless, rows_of_labels
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule, is_of_jax
 from traceview.analysis.rules.words import Argument, Line, Number, Quantity
-from traceview.base.ids import is_in, labels, unique_ids, unique_inverse
+from traceview.base.ids import is_in, labels, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.text import lazy_pattern
 from traceview.document import model as doc
@@ -114,7 +118,7 @@ EXPOSED: Final = Rule(
         ),
         "loop": "If the loop only adds up gradients, exchange their sum once behind it.",
         "jax-loop": "If the loop only adds up gradients, exchange their sum once behind it: `jax.lax.pmean` after the `scan`.",
-        "jax-loop of parts": (
+        "jax-loop_of_parts": (
             "Gather what no turn changes, such as weights, before the loop, and divide the sum of its gradients behind it.",
             "Weights that were gathered before a `scan` of 12 batches left 10 of 20 ms (JAX 0.10, two cores). It takes more memory.",
         ),
@@ -339,7 +343,7 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
     if in_loop.any():
         of_parts = in_loop & is_in(context.collectives.kind, _OF_PARTS)
         is_of_parts = is_of_jax(context.trace) and _are_most(context, of_parts)
-        key, notes, title = "loop of parts" if is_of_parts else "loop", ("loop", *notes), "loop"
+        key, notes, title = "loop_of_parts" if is_of_parts else "loop", ("loop", *notes), "loop"
         arguments["count"] = Number(per_step(context, in_loop), "collective")
     elif _moves_parts(context):
         key = "sharding"
@@ -347,7 +351,7 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
         key = "rows"
     elif _exchanges_activations(context):
         key = title = "activations"
-    if key in ("loop", "loop of parts", "sharding", "rows", "activations") and (
+    if key in ("loop", "loop_of_parts", "sharding", "rows", "activations") and (
         line := line_of_rows(context, rows)
     ):
         arguments["line"] = Line(line)
@@ -434,10 +438,8 @@ def _turns_of_instructions(recording: Recording) -> Int64Array:
     """How often each instruction of XLA programs runs for each run of its program: that of its rarest one. The last is none."""
     instruction = recording.device_columns.instruction
     count = np.bincount(instruction[instruction != NONE], minlength=len(recording.instructions))
-    programs, program = unique_inverse(
-        np.array([hash(each.program) for each in recording.instructions], dtype=np.int64)
-    )
-    runs = np.full(programs.size, np.iinfo(np.int64).max)
+    program = recording.once(program_of_instructions)[:-1]
+    runs = np.full(program.max(initial=0) + 1, np.iinfo(np.int64).max)
     np.minimum.at(runs, program[count > 0], count[count > 0])
     return np.append(count // runs[program], 0)
 

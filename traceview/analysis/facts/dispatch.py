@@ -47,7 +47,7 @@ from traceview.trace.columns import NONE
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import SCHEDULING_OP_PS
 from traceview.trace.host.state_timeline import intersection, joined_spans
-from traceview.trace.model import Trace
+from traceview.trace.model import Recording, Trace
 from traceview.xplane.planes import ActivityClass
 
 Causer = tuple[By, int]
@@ -316,21 +316,26 @@ def _small_programs(
     """
     nowhere = np.zeros(length.size, dtype=np.bool_)
     number, of_op = unique_inverse(instruction)
-    known = [trace.instructions[each].program if each != NONE else b"" for each in number.tolist()]
-    place = {name: index for index, name in enumerate(dict.fromkeys(known))}
-    program = np.array([place[name] for name in known], dtype=np.int64)
-    if not place.keys() - {b""}:
+    programs, program = unique_inverse(trace.once(program_of_instructions)[number])
+    if not programs.any():
         return nowhere, nowhere, nowhere
     count = np.bincount(of_op, minlength=number.size)
     order = np.lexsort((count, program))
     rarest = order[np.diff(program[order], prepend=NONE) != 0]
     # Another process may have had the core for some runs.
     usual = _usual_length(of_op.astype(np.int64), length)
-    total = np.bincount(program[of_op], usual.astype(np.float64), len(place))
+    total = np.bincount(program[of_op], usual.astype(np.float64), programs.size)
     is_small = total < SCHEDULING_OP_PS * count[rarest]
-    of_one_op = _of_one_op(trace, number, program, len(place))
+    of_one_op = _of_one_op(trace, number, program, programs.size)
     of_one_op &= not of_one_op[int(total.argmax())]
     return is_small[program[of_op]], of_one_op[program[of_op]], is_in(of_op, rarest)
+
+
+def program_of_instructions(recording: Recording) -> Int64Array:
+    """The number of the program of each instruction, from 1 on, 0 where that is not known; the last is none."""
+    number_of = {b"": 0}
+    programs = (each.program for each in recording.instructions)
+    return np.array([*(number_of.setdefault(of, len(number_of)) for of in programs), 0])
 
 
 def _of_one_op(trace: Trace, instruction: Int64Array, program: Int64Array, count: int) -> BoolArray:

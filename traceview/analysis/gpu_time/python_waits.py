@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from traceview.analysis.facts.python import FEED, OTHERS, PYTHON_METRICS, PythonShare
+from traceview.analysis.facts.python import FEED, OTHERS, PYTHON_METRICS, PythonShare, shared
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.facts.threads import threads_at_work
 from traceview.analysis.gpu_time.host_wait_rules import (
@@ -549,6 +549,11 @@ def _slows_ops(waits: Waits) -> bool:
     return 2 * busy_ps >= lost_ps
 
 
+def _puts(python: PythonShare) -> bool:
+    """Whether a line puts into a queue, of Python's `queue` or `multiprocessing`."""
+    return (python.inner or "").endswith(" in put")
+
+
 def python_thread(waits: Waits) -> Finding | None:
     """Waits for other threads of the script: for the lock of Python that they keep, what they make, or the cores that they take."""
     context = waits.context
@@ -560,9 +565,9 @@ def python_thread(waits: Waits) -> Finding | None:
     longest, _, python = max(threads, key=lambda row: max(row[0].kept_ps, row[0].awaited_ps))
     beside: dict[str, Argument] = {}
     key = "awaited" if longest.awaited_ps > longest.kept_ps else ""
-    if key and (at := python.lines.at(python.caller, longest.awaited.start, longest.awaited.end)):
-        key = "full" if str(at.inner or "").endswith(" in put") else key
-        beside = {"beside": Line(str(at))}
+    at = python.lines.at(python.caller, longest.awaited.start, longest.awaited.end) if key else None
+    if at is not None and (step := shared(at)).awaits == "queue" and _puts(step):
+        key, beside = "full", {"beside": Line(step.line)}
     metric, shares = "lock_kept_ratio", [(row, row.kept_ps / window) for row, window, _ in threads]
     if _slows_ops(waits):
         longest, window_ps, _ = max(threads, key=lambda row: row[0].computed_ps)

@@ -12,7 +12,8 @@ No text of a trace is ever part of a template, so no character of it can be take
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import Annotated, Any, Final, TypeAlias
 
 from traceview.base.record import (
@@ -199,15 +200,18 @@ def filled(template: str, arguments: Arguments, *, is_sentence: bool = True) -> 
     return tuple(sentence)
 
 
-def outline(template: str) -> Phrase:
-    """The sentence with `…` in the place of every argument, for those who read about a rule."""
+def outline(template: str, *, is_whole: bool = True) -> Phrase:
+    """The sentence with `…` in the place of every argument, for those who read about a rule; else what is before its optional parts."""
+    matches: Iterable[re.Match[str]] = _OUTLINE.finditer(template)
+    if not is_whole:
+        matches = takewhile(lambda match: not match["mark"], matches)
     return tuple(
         Token(match["code"], "code")
         if match["code"] is not None
         else Token("…" if match["more"] is None else f"… {match['more']}")
         if match["name"]
         else Token(match["rest"] or "")
-        for match in _OUTLINE.finditer(template)
+        for match in matches
         if not match["mark"]
     )
 

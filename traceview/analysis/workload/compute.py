@@ -426,7 +426,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     for known in BY_NAME:
         labels = labels_by_name(context, known) & ~(context.once(_misplaced_labels) | is_explained)
         rows, saved = needless(context, labels)
-        action = f"exchanged-{known.key}"
+        action = f"exchanged_{known.key}"
         if action not in known.rule.actions or not _is_mostly_exchange(context, labels, rows):
             action = known.key
         found = _of_ops(context, known.rule, labels, saved, key=known.key, also=rows, action=action)

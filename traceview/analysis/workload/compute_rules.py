@@ -483,7 +483,7 @@ COSTLY_OPS: Final = _rule(
             "Draw fewer numbers: one for each row or channel, not each element, or uniform instead of normal ones.",
             "`Dropout(noise_shape=...)` and `SpatialDropout1D` do that. Noise that may repeat can be drawn once for many steps.",
         ),
-        "exchanged-random": (
+        "exchanged_random": (
             "Let each device draw its own part: `jax.config.update('jax_threefry_partitionable', True)`, as JAX does from 0.5 on.",
             "Without it each device makes all numbers, or gathers them. The numbers differ from those before.",
         ),

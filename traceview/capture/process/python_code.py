@@ -105,8 +105,8 @@ def _name_of(code: CodeType) -> str:
     """The name of a function; of a lambda or a comprehension that of the function around it, where Python knows that (from 3.11 on)."""
     if not code.co_name.startswith("<") or code.co_name == "<module>":
         return code.co_name
-    around = (name for name in getattr(code, "co_qualname", "").split(".") if name[:1] not in "<")
-    return next(reversed([*around]), code.co_name)
+    parts = reversed(getattr(code, "co_qualname", code.co_name).split("."))
+    return next((part for part in parts if not part.startswith("<")), code.co_name)
 
 
 def callers(frame: FrameType | None) -> Iterator[FrameType]:

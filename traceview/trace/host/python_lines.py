@@ -534,7 +534,7 @@ class PythonLines:
         Where no clock says that, 0 and more than any time.
         """
         ready_ps = np.zeros((2, self._samples.count), dtype=np.int64)
-        ready_ps[1] = FURTHEST_NS
+        ready_ps[1] = np.iinfo(np.int64).max
         clocks = self._recording.once(clocks_of_hosts).get(self._host)
         for number, thread in enumerate(self._samples.threads if clocks else ()):
             if clocks and (place := clocks.of_python(thread)) != NONE:
@@ -551,8 +551,8 @@ class PythonLines:
         """The part of a core that the thread of each sample used in all its time with this stack; NaN where unknown.
 
         Between two samples with the same stack it was there. Where there is little such time, that since another stack has
-        to do, of which part was spent there, about half. Time in which it was ready, and others had the cores, does not count.
-        Less than `OFF_CORE_PS` does where it can not have been ready, and no lock kept the round.
+        to do, of which part was spent there. Time in which it was ready, and others had the cores, does not count. Less than
+        `OFF_CORE_PS` is enough where it cannot have been ready, no lock kept the round, and half as much time led there.
         """
         samples, (before, after) = self._samples, self._successive
         stays = np.zeros(samples.count, dtype=np.bool_)
