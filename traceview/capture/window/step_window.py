@@ -144,11 +144,13 @@ class StepTimes:
         if self.ratios is None:
             return "note: too few steps to measure the overhead of the profiler"
         ratio, spread = self.ratios
-        start = "within noise" if ratio <= spread else f"{ratio:+.0%} per step"
         without, profiled = (
             _quartiles(times)[1] / 1e6 for times in (self.unprofiled, self.profiled)
         )
-        return f"cost of recording: {start} (median {without:.2f} → {profiled:.2f} ms from call to call of the step on the host, without waits for input)"
+        start = f"within noise, as times vary by {spread:.0%} of a step"
+        if ratio > spread:
+            start = f"{profiled - without:.2f} ms per step, {ratio:.0%} of it"
+        return f"cost of recording: {start} (median from call to call of the step on the host, without waits for input: {without:.2f} → {profiled:.2f} ms)"
 
 
 def _followed(calls: Sequence[RecordedCall]) -> list[tuple[RecordedCall, int]]:
