@@ -109,6 +109,23 @@ def test_an_evaluation_that_compiles_each_time_is_made_once(
     assert finding.action.startswith("Make it once, before" if is_anew else "Evaluate less")
 
 
+@pytest.mark.parametrize(
+    ("batches", "is_input"),
+    [
+        # It lasts for 45 and 55 ms.
+        (2, False),
+        (3, True),
+    ],
+)
+def test_an_evaluation_may_wait_for_its_own_input(
+    batches: int, is_input: bool, tmp_path: Path
+) -> None:
+    events = (*(INPUT,) * batches, GRAPH)
+    finding = findings_of(tmp_path, run_of(8, events, long_after=(3,)))["validation-stall"]
+    assert ("mostly waits for its own input, in" in finding.title) is is_input
+    assert finding.action.startswith("Keep its batches" if is_input else "Evaluate less")
+
+
 @pytest.mark.parametrize(("count", "is_evaluation"), [(3, True), (4, False)])
 def test_what_follows_most_steps_is_the_training(
     count: int, is_evaluation: bool, tmp_path: Path

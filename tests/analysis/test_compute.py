@@ -589,6 +589,49 @@ def test_a_function_of_mostly_one_type(length_ms: float, is_found: bool, tmp_pat
     assert ("on ops that multiply no matrices, in pairs, train.py:7" in title) is is_found
 
 
+@pytest.mark.parametrize("call", ["critic_1/dense/MatMul", "MatMul_3"])
+@pytest.mark.parametrize(
+    ("again_ms", "others_ms", "is_found"),
+    [
+        (3.1, 10, True),
+        (2.9, 10, False),
+        (4, 2.8, True),
+        # More than four fifths of the compute are what the step is made for.
+        (4, 2.7, False),
+    ],
+)
+def test_a_gradient_that_is_differentiated_again(
+    call: str, again_ms: float, others_ms: float, is_found: bool, tmp_path: Path
+) -> None:
+    """All ops of that call of a layer, and none of another call."""
+    ops = {
+        call: 3,
+        f"gradient_tape/{call}/MatMul_1": 4,
+        f"gradient_tape/gradient_tape/{call}/MatMul_1/MatMul": again_ms,
+        "critic/dense/MatMul": others_ms / 2,
+        "gradient_tape/critic/dense/MatMul/MatMul": others_ms / 2,
+    }
+    named = [(f"{name}:MatMul", length) for name, length in ops.items()]
+    title = title_of(ran(tmp_path, named), "costly-ops")
+    cost = f"{7 + again_ms:.1f} of 50.0 ms ({(7 + again_ms) * 2:.0f}%)"
+    said = f"GPU:0 spends {cost} on gradients of gradients: MatMul"
+    assert title == (said if is_found else "")
+
+
+@pytest.mark.parametrize(
+    ("scope", "is_one"), [("jvp(transpose(jvp(f)))", True), ("transpose(jvp(jvp(f)))", False)]
+)
+def test_what_jax_differentiates_again(scope: str, is_one: bool, tmp_path: Path) -> None:
+    module = ModuleWriter()
+    for name, path in (("dot.1", "jvp(f)"), ("dot.2", scope)):
+        given = module.add(f"{name}_given", "parameter", F32)
+        module.add(name, "custom-call", given, scope=f"jit(f)/{path}/dot_general", element=F32)
+    write_program(tmp_path, module, [("dot.1", "kernel", 10), ("dot.2", "kernel", 10.1)])
+    found = finding_of(traceview.analyze(tmp_path), "costly-ops")
+    said = "GPU:0 spends 10.1 of 50.0 ms (20%) on gradients of gradients: dot_general"
+    assert (found.title if found else "") == (said if is_one else "")
+
+
 def test_ops_of_another_finding_are_in_no_group(tmp_path: Path) -> None:
     report = ran(tmp_path, [("x:ConcatV2", 24)], batch_ops=["x"])
     assert title_of(report, "batch-work-in-step")

@@ -338,16 +338,29 @@ VALIDATION_STALL: Final = Rule(
     code="validation-stall",
     states=(State.EVALUATION,),
     title="{who:spends/spend} {loss} in an evaluation between steps[ in {line}]" + WHEN,
-    titles={"anew": "{who:spends/spend} {loss} in an evaluation traced anew[ in {line}]" + WHEN},
+    titles={
+        "anew": "{who:spends/spend} {loss} in an evaluation traced anew[ in {line}]" + WHEN,
+        "input": "{who:spends/spend} {loss} in an evaluation that mostly waits for its own input[, {line}]"
+        + WHEN,
+    },
     meaning="The model is evaluated inside the window, and training waits for it.",
     starts_at=(
         "{limit} of the GPU time in evaluations: between two step markers, after at most half of the steps, the thread of the "
         "markers calls a graph and asks for input. If two of them or more trace and compile for "
-        "{traced_ratio} of their time or longer, that is said"
+        "{traced_ratio} of their time or longer, that is said; else whether {input_ratio} of it is spent in calls for input"
     ),
-    limits={"traced_ratio": 0.25},  # of `predict` of a new model it was half
+    limits={
+        "traced_ratio": 0.25,
+        "input_ratio": 0.5,
+    },  # of `predict` of a new model tracing was half
     action="Evaluate less often, or on less data.",
-    actions={"anew": "Make it once, before the loop: a new model, or function, is traced anew."},
+    actions={
+        "anew": "Make it once, before the loop: a new model, or function, is traced anew.",
+        "input": (
+            "Keep its batches: end the data set of the evaluation with `.cache()`, behind `take`, and leave out `shuffle`.",
+            "Each evaluation reads the data set from its beginning, and first fills the buffer of `shuffle`.",
+        ),
+    },
     advice=(
         "`Model.fit` has `validation_freq` and `validation_steps`. To look at training alone, capture steps without an evaluation: "
         "`traceview capture --steps 100:110`."

@@ -131,8 +131,8 @@ _USED_IN: Final = {
         r"|(?:zipfile|gzip|bz2|lzma|tarfile)[./]).* in (?!\w*(?:write|save|dump|set|create|add|flush|close|copy))",
         re.DOTALL,
     ),
-    "hash": lazy_pattern(r".* in __hash__\Z", re.DOTALL),
-    "report": lazy_pattern(r"(?:json|logging|pandas/io/formats|matplotlib)/|csv\.py"),
+    "hashed_arguments": lazy_pattern(r".* in __hash__\Z", re.DOTALL),
+    "reports": lazy_pattern(r"(?:json|logging|pandas/io/formats|matplotlib)/|csv\.py"),
 }
 """The line of a library that runs Python: of what reads files, or writes down what others read later, by its module or function."""
 
@@ -232,11 +232,11 @@ PYTHON_STALL: Final = Rule(
             "Write it in `jax.numpy` inside of `jax.jit`; make batches ahead in a process, and reports every 100th step only.",
             "A thread keeps Python's lock for up to 5 ms at a time, unless most of its work is NumPy.",
         ),
-        "jax-report": (
+        "jax-reports": (
             "Do it every 100th step only, or write down what is new and nothing twice.",
             "In a thread it keeps Python's lock from the step.",
         ),
-        "jax-hash": (
+        "jax-hashed_arguments": (
             "Give the class of the static argument a hash by identity, `@dataclass(frozen=True, eq=False)`, and pass one object each time.",
             "Each call of a jitted function hashes its static arguments, with all that they hold: 24,000 words took 1.8 ms (JAX 0.10).",
         ),

@@ -227,13 +227,16 @@ RULES: Final = (RETRACING, COMPILE_IN_WINDOW, FIRST_CALL)
 
 
 def evaluations(waits: Waits) -> Finding | None:
-    """Evaluations, and whether most of their time is that they are traced again and again."""
-    states = waits.context.idle.states[waits.host]
-    compiles = states.timeline(states.caller).spans_of((State.COMPILE,))
+    """Evaluations, and whether most of their time is that they are traced again and again, or wait for their own input."""
+    states, limits = waits.context.idle.states[waits.host], VALIDATION_STALL.limits
+    timeline = states.timeline(states.caller)
+    compiles, asks = (timeline.spans_of((of,)) for of in (State.COMPILE, State.INPUT))
     spans = waits.context.ledger.spans_of([waits.device], waits.rows)
-    least_ps = VALIDATION_STALL.limits["traced_ratio"] * (spans.end - spans.start)
-    is_traced = compiles.within(spans.start, spans.end) >= least_ps
-    key = "anew" if is_traced.sum() > 1 else ""
+    length_ps = spans.end - spans.start
+    is_traced = compiles.within(spans.start, spans.end) >= limits["traced_ratio"] * length_ps
+    input_ps = asks.within(spans.start, spans.end).sum()
+    key = "input" if input_ps >= limits["input_ratio"] * length_ps.sum() else ""
+    key = "anew" if is_traced.sum() > 1 else key
     arguments = line_argument(waits.python(State.EVALUATION))
     return waits.finding(VALIDATION_STALL, arguments=arguments, title=key, action=key)
 

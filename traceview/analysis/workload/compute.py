@@ -59,6 +59,7 @@ from traceview.analysis.workload.costly_ops import (
     BY_NAME,
     GROUPS,
     LOW_RATE,
+    SECOND_GRADIENTS,
     all_ps,
     labels_by_name,
     multiplies_nothing,
@@ -67,6 +68,7 @@ from traceview.analysis.workload.costly_ops import (
     types_of_labels,
 )
 from traceview.analysis.workload.second_forward import second_forward
+from traceview.analysis.workload.second_gradients import of_second_gradients
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import OpName, OpType, Record, Share, SourceLine
@@ -422,7 +424,13 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     repeated |= named["again_ops"]
     is_free = is_model & context.once(multiplies_nothing)
     is_free &= ~(context.once(_misplaced_labels) | repeated | (casts & (found is not None)))
-    is_explained = np.zeros_like(is_free)
+    again = of_second_gradients(context) & ~context.once(_misplaced_labels)
+    ps = context.once(all_ps)
+    is_part = ps[again].sum() <= SECOND_GRADIENTS.limits["most_again_ratio"] * ps.sum()
+    found = _of_ops(context, SECOND_GRADIENTS, again, key="again") if is_part else None
+    yield found
+    is_explained = again & (found is not None)
+    is_free &= ~is_explained
     for known in BY_NAME:
         labels = labels_by_name(context, known) & ~(context.once(_misplaced_labels) | is_explained)
         rows, saved = needless(context, labels)

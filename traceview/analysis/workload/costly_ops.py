@@ -301,6 +301,8 @@ GROUPS: Final = (
 
 LOW_RATE: Final = replace(COSTLY_OPS, limit=PRODUCTS_RATIO)
 
+SECOND_GRADIENTS: Final = replace(COSTLY_OPS, limit=FUNCTION_RATIO)
+
 
 def slow_products(context: Context) -> tuple[BoolArray, float]:
     """Which labels are products that do few FLOPs for their time, and how much of that they would save at the usual rate.

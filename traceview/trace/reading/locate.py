@@ -88,7 +88,7 @@ def host_of(path: Location) -> str:
 
 
 def _by_number(name: str) -> tuple[list[tuple[str, int]], str]:
-    """A sort key that puts host2 before host10."""
+    """A sort key that puts host2 before host10, and run9 before run10."""
     parts = _NUMBERED.findall(name)
     return [(text, int(digits or -1)) for text, digits in parts], name
 
@@ -140,7 +140,7 @@ def find_runs(path: Location) -> tuple[RunFiles, ...]:
         hint = _hint(other_output, not_files, captures)
         raise TraceNotFoundError(f"{path}: no *{SUFFIX} below it", hint=hint)
     runs = [_run(directory, paths, path) for directory, paths in files.items()]
-    return tuple(sorted(runs, key=lambda run: run.name))
+    return tuple(sorted(runs, key=lambda run: _by_number(run.name)))
 
 
 def _walk(top: Location, unreadable: list[OSError]) -> Iterator[tuple[Path, list[str], list[str]]]:
@@ -240,9 +240,9 @@ def choose_run(runs: tuple[RunFiles, ...], name: str | None) -> tuple[RunFiles, 
     ]
 
 
-def run_age(run: RunSummary | RunFiles) -> tuple[str, str]:
-    """Sorts runs by their names, which are dates, in whatever folder they lie."""
-    return run.name.rpartition("/")[2], run.name
+def run_age(run: RunSummary | RunFiles) -> tuple[object, str]:
+    """Sorts runs by their names, which are dates or numbers, in whatever folder they lie."""
+    return _by_number(run.name.rpartition("/")[2]), run.name
 
 
 def newest_readable(runs: Sequence[RunSummary]) -> int | None:
