@@ -41,6 +41,9 @@ _NOT_ITS_TURN: Final = (
 )
 """What a device that runs by turns is idle for while another one computes."""
 
+_WAITS: Final = (State.PYTHON, State.BETWEEN)
+"""What a device is idle for while the thread of the steps waits in Python."""
+
 EVERY: Final = frozenset(State) - {State.NO_WORK}
 _IDLE: Final = EVERY - {State.COMPUTE, State.COMMUNICATION, State.EVALUATION}
 _FEWEST_BESIDE: Final = 2
@@ -151,6 +154,18 @@ def _while_as_many(count: int | None, start: Int64Array, end: Int64Array) -> Int
     opened = np.cumsum(np.repeat((1, -1), start.size)[order])
     place = np.flatnonzero(opened[:-1] >= count)
     return union(moments[order][place], moments[order][place + 1])
+
+
+def recast_unfinished(context: Run, drafts: Sequence[Draft]) -> None:
+    """Replicas that have done their part, while the thread of the steps waits and others of the host compute: they wait for these."""
+    for draft in drafts:
+        if draft.kind != "replica" or draft.python is None or not draft.python.is_sampled:
+            continue
+        rests = draft.python.lines.at_rest(draft.python.caller)
+        for other in context.trace.devices_of_host[draft.host]:
+            if other != draft.device:
+                spans = intersection(rests, context.activities[other].compute)
+                draft.recast(spans, _WAITS, State.DEVICE_WAIT, (By.DEVICE, other))
 
 
 def recast_without_work(context: Run, drafts: Sequence[Draft]) -> None:

@@ -17,6 +17,7 @@ from traceview.analysis.facts.beside import (
     recast_by_turns,
     recast_crowded,
     recast_meeting,
+    recast_unfinished,
     recast_without_work,
     while_cores_are_full,
 )
@@ -181,6 +182,7 @@ def ledger_of(context: Run) -> Ledger:
             _recast_taken_by_pipeline(draft)
             recast_in_flight(draft)
         recast_by_turns(context, segments, drafts)
+        recast_unfinished(context, drafts)
         recast_without_work(context, drafts)
         full = while_cores_are_full(context, segments)
         recast_crowded(drafts, full)

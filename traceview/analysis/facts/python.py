@@ -85,6 +85,7 @@ OTHERS: Final = "another thread or process"
 _AWAITED_IN: Final = {
     "starts": (" in start",),
     "iterator": ("in make_iterator", "in anonymous_iterator_v3"),
+    "manager": ("multiprocessing/managers.py",),
     "queue": ("queue.py", "threading.py", "multiprocessing/", "concurrent/futures/"),
     "network": ("socket.py", "ssl.py", "http/", "urllib/", "urllib3/", "requests/"),
     "native": ("keras/", "tf_keras/"),
@@ -111,14 +112,14 @@ class PythonShare(Record, frozen=True):
 
     @property
     def awaits(self) -> str:
-        """What the line waits for, a key of `_AWAITED_IN`; "" where no module shows that, and where Python runs."""
+        """What the line waits for, a key of `_AWAITED_IN`; "" where no module shows that, and where other Python runs."""
         inner = self.inner or ""
-        if self.state == "runs":
-            return ""
         found = (
             key for key, at in _AWAITED_IN.items() if inner.startswith(at) or inner.endswith(at)
         )
-        return next(found, "")
+        awaited = next(found, "")
+        # What asks another process packs its messages, too.
+        return awaited if self.state != "runs" or awaited == "manager" else ""
 
     @property
     def evidence(self) -> Iterator[Evidence]:

@@ -75,6 +75,8 @@ _DROPPED: Final = "dropped"
 _SKIPPED: Final = "skipped_parts"
 """A batch cost 3.4 ms of processor time where parts were skipped behind a map, 2.6 ahead of it, and 0.8 in one go (TensorFlow 2.21)."""
 _SMALL: Final = "small_elements"
+_ON_CORES: Final = "map_on_cores"
+"""Its function takes cores that the step needs."""
 _PARTS: Final = "parts_of_elements"
 """A parallel map makes many elements per step, each quickly."""
 _ITERATOR: Final = "new_iterators"
@@ -124,6 +126,13 @@ _ACTIONS: Final[dict[str, Advised]] = {
         (
             "An element takes long although maps run in parallel. Smaller images, shorter samples or more cores help as well. Replace "
             "`tf.py_function` and `tf.numpy_function` by ops of TensorFlow, for they hold Python's lock."
+        ),
+    ),
+    _ON_CORES: (
+        "Let the mapped function do less: it takes cores that the step needs, and more calls at once take more of them.",
+        (
+            "What is the same in each epoch can be kept, with `cache()` behind it or `dataset.save(path)`; what it draws at random cannot. "
+            "Whole batches, and ops of TensorFlow instead of Python, need fewer cores."
         ),
     ),
     _REPEATED: (
@@ -571,6 +580,8 @@ class _Sentences:
             return _LATE
         if action == "parallel_map" and self._is_quick(stage):
             return _SMALL
+        if action == "parallel_map" and self._function:
+            return _ON_CORES
         reads = any(
             action_for(kind_of(s.name)) == "read" and s.name.startswith(stage.name)
             for s in supply.stages

@@ -40,6 +40,7 @@ _NO_PYTHON: Final = {
     "waits": "That line waits most of the time: for work, a lock, a queue, a process, a file, the network or a timer.",
     "starts": "That line starts threads or processes most of the time, and waits until they run.",
     "queue": "That line waits most of the time for what another thread or process makes.",
+    "manager": "That line asks another process most of the time, and waits for its answers.",
     "iterator": "That line makes an iterator of a data set most of the time: it opens all inputs anew.",
     "network": "That line waits for the network most of the time.",
     "native": (
@@ -61,6 +62,10 @@ _AWAITED_ACTIONS: Final[dict[str, Advised]] = {
         "A thread that starts another waits until that one runs, and so until it has a core.",
     ),
     "queue": FEED,
+    "manager": (
+        "Ask for more at once: `shared.update(values)` and `dict(shared)` are a message and its answer each, as is every single entry.",
+        "Objects of `multiprocessing.Manager` are in a process of their own. What one process alone needs is quicker in a `dict` of its own.",
+    ),
     "waits_of_others": (
         "See what the other threads wait for in {beside}: more threads help only if they need not take turns there.",
         "A lock, a connection or a file that they share lets one go on at a time.",
@@ -110,6 +115,7 @@ _NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
 _AWAITED_WORDS: Final = {
     "starts": "a thread or process to start",
     "queue": OTHERS,
+    "manager": "objects of `multiprocessing.Manager`",
     "network": "the network",
     "waits": "a process, file, lock or timer",
 }
@@ -150,7 +156,9 @@ _UNSEEN_ACTIONS: Final = {
 }
 """Where no line is known."""
 
-_AHEAD_IN_A_THREAD: Final = "Do it less often: `if step % 100 == 0: log(...)`, or ahead in a thread: NumPy computes without Python's lock."
+_AHEAD_IN_A_THREAD: Final = (
+    "What only reports do less often, `if step % 100 == 0: log(...)`; make batches ahead in a thread: NumPy computes without Python's lock."
+)
 
 CALLBACK_STALL: Final = Rule(
     code="callback-stall",
@@ -169,7 +177,7 @@ CALLBACK_STALL: Final = Rule(
     # Healthy loops with steps of 2 ms had up to 0.11 ms between steps (two cores); the limit is a choice of ours.
     limits={"least_op_count": 20, "saved_ratio": 0.5, "short_ps": 200_000_000},
     reasons={"short": "any loop takes so long between two steps"},
-    action="Do it less often: `if step % 100 == 0: log(...)`. Make batches ahead with ops of `tf.data`, or in a process.",
+    action="What only reports do less often, `if step % 100 == 0: log(...)`; make batches ahead, with ops of `tf.data` or in a process.",
     advice=(
         "Python in a thread, or in `tf.py_function`, keeps the lock from the step. Keras callbacks have `save_freq` and "
         "`update_freq`. A second `tf.function` that each step calls belongs into the first."
@@ -191,7 +199,7 @@ CALLBACK_STALL: Final = Rule(
         "numpy": (_AHEAD_IN_A_THREAD, "Or make them with ops of `tf.data`."),
         "jax-numpy": _AHEAD_IN_A_THREAD,
         "jax": (
-            "Do it less often: `if step % 100 == 0: log(...)`. Make batches ahead in a process: a thread keeps Python's lock.",
+            "What only reports do less often, `if step % 100 == 0: log(...)`; make batches ahead in a process: a thread keeps Python's lock.",
             "A second jitted function that each step calls belongs into the first.",
         ),
     },
@@ -399,7 +407,7 @@ def _instead(python: PythonShare | None) -> str:
     """The key of what is said of a line: what it waits for, or works on, where a module shows that."""
     if python is None:
         return ""
-    if python.state != "runs":
+    if python.awaits or python.state != "runs":
         return python.awaits or python.state
     inner = python.inner or ""
     return next((key for key, pattern in _USED_IN.items() if pattern.match(inner)), "")

@@ -230,9 +230,12 @@ REPEATED: Final = _rule(
         ),
     },
     limit=COSTLY_RATIO,
-    action='Divide the batch over the devices before the call: `jax.device_put(batch, NamedSharding(mesh, PartitionSpec("batch")))`.',
+    action='Divide the batch over the devices before the call: `jax.device_put(batch, NamedSharding(mesh, PartitionSpec(*mesh.axis_names)))`.',
     explains=("collective-exposed/alike",),
-    advice="A batch that is still on the host, or whole on each device, is computed whole by each of them.",
+    advice=(
+        "A batch that is on the host, whole on each device, or divided along another dimension, such as time, is computed whole by each. "
+        "If a loop then sums gradients in each turn, `jax.shard_map` with `jax.lax.pmean` behind the loop sums them once."
+    ),
     example="All 4 CPUs spend 6.90 of 20.6 ms (33%) on what each device computes alike: dot_general in logits, train.py:31",
 )
 
@@ -478,7 +481,10 @@ COSTLY_OPS: Final = _rule(
         "jax-moving": "Reshape where that does, and keep large arrays in one order and place through the step.",
         "function": (
             "Compute fewer numbers: those over all pairs or triples of a batch grow with its square or cube.",
-            "A loss of the hardest of each row took half of a step less than that of all triples; `jit_compile=True` 2% less.",
+            (
+                "Squared distances of all pairs are one product: |a|² + |b|² - 2ab took 4.1 of 12.5 ms of a step with their differences. "
+                "`jit_compile=True` took 2% off."
+            ),
         ),
         "products": (
             "Replace what makes them: convolutions in groups or of 3 channels, gradients of strided ones, single rows.",

@@ -17,8 +17,8 @@ from typing import Any, Final, NoReturn
 
 from traceview.base.errors import CaptureError, TraceviewError, UsageError
 from traceview.base.text import shell_path
-from traceview.capture.process.saying import VARIABLE
-from traceview.capture.record.destination import Destination, runs_of_launch
+from traceview.capture.process.saying import VARIABLE, say
+from traceview.capture.record.destination import Destination, RunChoice, runs_of_launch
 from traceview.capture.record.settings import Settings, option_parser
 
 STARTUP_FILE: Final = "traceview.pth"
@@ -141,6 +141,7 @@ def _environment(
             hint = "omit -S, -I and -E for the capture"
             raise UsageError(f"{command[0]} {word} {reads}", hint=hint)
     destination = Destination(settings.out)
+    RunChoice(destination, settings.run, say).check()
     destination.prepare()
     destination.clean()
     launch = f"{pid}-{os.urandom(6).hex()}"

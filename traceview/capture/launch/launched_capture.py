@@ -59,7 +59,7 @@ def end_first(text: str, begun_s: float) -> None:
         # Time of processes that it started and waited for.
         if any(os.times()[2:4]):
             say("hint: in an environment without traceview or a container nothing is captured")
-    elif not runs and not _captures[-1].capture.is_prepared:
+    elif not runs and not (_captures[-1].capture.is_prepared or _captures[-1].is_reported):
         capture = _captures[-1].capture
         say_problem(nothing_captured(capture.window, capture.observer, _end()))
 
@@ -79,7 +79,7 @@ class LaunchedCapture(WindowListener):
         self._wait_no_more = wait_no_more
         self._is_child = is_child
         self._process = os.getpid()
-        self._is_over = self._is_reported = False
+        self._is_over = self.is_reported = False
         self._ending = Lock()
         self._endings = Endings(self._end_early)
         self.capture = capture = Capture(settings, say, [self], framework=framework)
@@ -130,7 +130,7 @@ class LaunchedCapture(WindowListener):
         try:
             self.capture.prepare()
         except CaptureError as error:
-            self._is_over = True
+            self._is_over = self.is_reported = True
             self.capture.remove()
             say_problem(CaptureError(f"nothing is captured: {error.message}", hint=error.hint))
             return
@@ -184,9 +184,9 @@ class LaunchedCapture(WindowListener):
 
     def _report(self, end: End | None) -> None:
         """Say what was captured, once. `end`: how the process ends, None if it goes on."""
-        if self._is_reported:
+        if self.is_reported:
             return
-        self._is_reported = True
+        self.is_reported = True
         problem = self.capture.outcome(end or "ended")
         if problem is not None:
             say_problem(problem)

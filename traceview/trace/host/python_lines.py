@@ -65,6 +65,7 @@ _CLASSES: Final = {
     "terminate_on_nan": "TerminateOnNaN",
 }
 """Classes of Keras that are not called as their files; no sample names a class."""
+_CONNECTION: Final = "multiprocessing/connection.py"
 _TRAINER: Final = lazy_pattern(r"keras/src/backend/\w+/trainer\.py")
 _NAMED_METHODS: Final = ("predict", "evaluate")
 
@@ -486,10 +487,14 @@ class PythonLines:
         return next((frame for frame in frames if frame.state != "waits"), frames[0])
 
     def _inner_of(self, stack: int) -> PythonFrame:
-        """The innermost frame; where that waits, the first below the user's line that does not, or that was called from there."""
+        """The innermost frame; where that waits, the first below the user's line that does not, or that was called from there.
+
+        A connection to another process waits for whoever asks through it.
+        """
         frames = [self._frame(number) for number in self._samples.stacks[stack]]
         called = frames[:-1] if self._is_user[stack] and frames[0].state == "waits" else ()
-        return next((frame for frame in called if frame.state != "waits"), [frames[0], *called][-1])
+        asks = (each for each in called if each.state != "waits" and each.file != _CONNECTION)
+        return next(asks, [frames[0], *called][-1])
 
     def _frame(self, number: int) -> PythonFrame:
         return self._samples.frames[number]
