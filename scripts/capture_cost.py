@@ -39,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from traceview.capture.steps.hooks import DATASET_NEXT, DISTRIBUTED_NEXT, FUNCTION_CALL, Hooks
 from traceview.capture.steps.observer import Observer
 from traceview.capture.window.step_window import StepRange, StepWindow
-from traceview.graphs.flow import describe_values
+from traceview.graphs.values import describe_values
 
 CALLS = 300
 """Of one round, with hooks and without."""

@@ -15,7 +15,7 @@ SCRIPT = """
 import json
 import tensorflow as tf
 from traceview.graphs.calls import makes_batches
-from traceview.graphs.flow import describe_values
+from traceview.graphs.values import describe_values
 
 (cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)

@@ -47,6 +47,8 @@ _BESIDE_LABEL: Final = 24
 _GAP: Final = 2
 _APART: Final = "  "
 _REST: Final = "other"
+_LEAST_REST_RATIO: Final = 0.001
+"""Of the step: less is not said."""
 
 
 class _Room(Struct, frozen=True):
@@ -281,7 +283,7 @@ def _legend(page: Page, looks: dict[str, Look], width: int) -> list[Text]:
 def _numbers(
     page: Page, row: doc.AnatomyRow, width: int, most_lines: int, *, has_large_parts: bool
 ) -> tuple[list[Text], set[str]]:
-    """Compute, the longest other parts that fit, and the rest of the step as one number: they add up to it.
+    """Compute, the longest other parts that fit, and the rest of the step as one number: they add up to it, but for a thousandth.
 
     The lines below a bar, and the letters of the parts that they name.
     Large parts have a number of their own, on further lines where they need them.
@@ -301,7 +303,7 @@ def _numbers(
             )
             for part in named[:count]
         ]
-        if rest_ps:
+        if rest_ps >= _LEAST_REST_RATIO * sum(part.duration_ps for part in row.parts):
             pieces.append(page.styled(f"{_REST} {numbers.time(rest_ps)}", "dim"))
         lines = in_lines(pieces, width, _APART)
         has_room = len(lines) <= most_lines or count == least_count

@@ -1,6 +1,4 @@
-"""Follows what flows through the graphs of step functions: which ops compute in float64, the same in every step, from the batch
-alone or from variables alone, which train nothing, through which no gradient goes, and which repeat what others do.
-"""
+"""Follows what flows through the graphs of step functions: what depends on what, through what gradients go, and what is 0."""
 
 from __future__ import annotations
 
@@ -16,7 +14,6 @@ from traceview.graphs.calls import (
     LOOPS,
     MOST_VISITED,
     Call,
-    calls_of,
 )
 from traceview.graphs.flops import FLOPS_OF
 from traceview.graphs.zeros import (
@@ -31,112 +28,29 @@ from traceview.graphs.zeros import (
     parts_of,
 )
 
-_NO_WORK: Final = frozenset((
-    "Const", "Identity", "IdentityN", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "Shape",
-))  # fmt: skip
-_IN_64_BITS: Final = frozenset(("float64", "complex128"))
-_NEXT: Final = "IteratorGetNext"
+NEXT: Final = "IteratorGetNext"
 _READS: Final = frozenset(("ReadVariableOp", "ResourceGather", "ResourceGatherNd"))
 _ASKING: Final = {*_READS, "Placeholder", "VariableShape"}
 _UPDATES: Final = frozenset(("AssignAddVariableOp", "AssignSubVariableOp"))
 _ASSIGNS: Final = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
 """How the types of ops begin that change variables."""
 _NO_GRADIENT: Final = frozenset(("bool", "resource", "string"))
-_LOOKUPS: Final = {"Gather": 1, "GatherV2": 1, "ResourceGather": 1, "OneHot": 0}
-"""Ops that make numbers of ids, and which of their inputs these are."""
-_JOINS: Final = {
-    "Cast": slice(1), "ConcatV2": slice(-1), "ExpandDims": slice(1), "GatherV2": slice(1), "Identity": slice(1), "Pack": slice(None),
-    "Reshape": slice(1), "Squeeze": slice(1), "StridedSlice": slice(1), "TensorListSetItem": slice(0, 3, 2),
-    "TensorListStack": slice(1), "TensorScatterUpdate": slice(0, 3, 2), "Transpose": slice(1),
-}  # fmt: skip
-"""Ops whose result has all that some of their inputs have, and which these are, as far as they are what `_keeps` asks for."""
-_MASKS: Final = ("begin_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
-_KINDS: Final = (
-    "float64", "constant", "batch", "variable", "untrained", "fixed", "summed", "dense", "again", "idle",
-)  # fmt: skip
 _REPLICA: Final = re.compile(r"(?<![^/])(replica_[1-9]\d{0,5})/")
 
 
-def describe_values(
-    graphs: Iterable[Any], shapes: Mapping[int, Sequence[int]], trained: Collection[int] = ()
-) -> dict[str, Any]:
-    """The names of ops in float64, of those that read only constants and tensors made before the graph, of those that besides read
-    only the batch, or only variables, and of those that train nothing; none for names of others. `fixed_ops` are those of the second
-    and third that read variables which nothing changes; `same_batch`: how many replicas read the same batch, 0 unless all do.
-
-    `shapes`: of variables, by the ids of their handles; `trained`: of these the trained ones, without an update of one of
-    which batch, variable and untrained ops are not known.
-    """
-    flow = _Flow(calls_of(graphs))
-    fixed = flow.fixed(shapes, trained)
-    states = (node for node, is_state in flow.sources.items() if is_state and node not in fixed)
-    changing = reached(flow.sources.keys() - fixed, flow.users)
-    by_fixed, by_state = reached(fixed, flow.users), reached(states, flow.users)
-    by_others = reached(flow.sources.keys() - flow.variables, flow.users)
-    moved = flow.moved(trained)
-    needed = flow.needed(moved) - (changing & flow.multiplied)
-    idle = flow.idle({*trained} - moved) - needed if needed else set()
-    # Where the only data are a tensor made before the graph, all that reads it reads no batch.
-    has_batch = bool(needed) and not all(flow.sources.values())
-    forward = {node for node, op in flow.ops.items() if GRADIENT_SCOPE not in op.name}
-    works = {node for node in forward if flow.ops[node].type not in _NO_WORK}
-    free = {name for _, name in works & changing - by_others}
-    scopes = {*free, *map(_scope, free)} - {"", *(_scope(name) for _, name in forward & by_others)}
-    summed = flow.summed_gradients() if needed else set()
-    dense = flow.dense(by_others) if has_batch else set()
-    again = flow.decoded_again() & needed if needed else set()
-    kinds: dict[str, set[str]] = {}
-    for node, op in flow.ops.items():
-        if op.type in _NO_WORK:
-            continue
-        own = set()
-        if not _IN_64_BITS.isdisjoint(tensor.dtype.name for tensor in op.outputs):
-            own.add("float64")
-        if node in idle:
-            own.add("idle")
-        elif node not in changing:
-            own.add("constant")
-        elif needed and node not in needed and not flow.is_of_loss(node):
-            own.add("untrained")
-        elif needed and node not in by_state and not (op.type.startswith(_NEXT) or _widens(op)):
-            own.add("batch")
-        elif has_batch and (node not in by_others or _scope(op.name) in scopes):
-            own.add("variable")
-        if node in by_fixed and not own.isdisjoint(("constant", "batch")):
-            own.add("fixed")
-        also = (("summed", summed), ("dense", dense), ("again", again))
-        own.update(kind for kind, nodes in also if node in nodes)
-        for name in node[0].names_of(op):
-            kinds[name] = kinds.get(name, own) & own
-    ops = {
-        f"{kind}_ops": [name for name, own in kinds.items() if kind in own][:1_000]
-        for kind in _KINDS
-    }
-    return {**ops, "same_batch": flow.replicas_of(changing - by_state) if needed else 0}
-
-
-def _widens(op: Any) -> bool:
-    """Whether an op casts to a larger type: what the step is given before is less to hand over, and to copy to a GPU."""
-    return op.type == "Cast" and bool(op.outputs[0].dtype.size > op.inputs[0].dtype.size)
-
-
-def _scope(name: str) -> str:
-    """The scope of an op; of a gradient that of the op that it is of."""
-    return _around(name.rpartition(GRADIENT_SCOPE)[2])
-
-
-def _around(name: str) -> str:
+def around(name: str) -> str:
+    """The scope of a name."""
     return name.rpartition("/")[0]
 
 
-_Node: TypeAlias = tuple[Call, str]
+Node: TypeAlias = tuple[Call, str]
 """An op of a call, or a result of an op that calls; that op itself is whether, and how often, it calls."""
-_Edges: TypeAlias = dict[_Node, list[_Node]]
+Edges: TypeAlias = dict[Node, list[Node]]
 
 
-def reached(starts: Iterable[_Node], *edges: _Edges) -> set[_Node]:
+def reached(starts: Iterable[Node], *edges: Edges) -> set[Node]:
     """The nodes that edges lead to, with the starts."""
-    found, waiting = set[_Node](), list(starts)
+    found, waiting = set[Node](), list(starts)
     while waiting:
         node = waiting.pop()
         if node not in found:
@@ -145,39 +59,39 @@ def reached(starts: Iterable[_Node], *edges: _Edges) -> set[_Node]:
     return found
 
 
-def _backwards(edges: _Edges) -> _Edges:
-    found: _Edges = {}
+def _backwards(edges: Edges) -> Edges:
+    found: Edges = {}
     for node, following in edges.items():
         for each in following:
             found.setdefault(each, []).append(node)
     return found
 
 
-class _Flow:
+class Flow:
     """What ops read and wait for (`reads`), and who reads them (`users`). `sources`: what may differ from step to step, and whether
     that is any other state than the batch; `variables`: those that are handles, or only read one.
     """
 
     def __init__(self, calls: Iterable[Call]) -> None:
-        self.ops: dict[_Node, Any] = {}
-        self.sources: dict[_Node, bool] = {}
-        self.variables: set[_Node] = set()
-        self.users: _Edges = {}
-        self._reads: _Edges = {}
-        self._given: _Edges = {}
+        self.ops: dict[Node, Any] = {}
+        self.sources: dict[Node, bool] = {}
+        self.variables: set[Node] = set()
+        self.users: Edges = {}
+        self._reads: Edges = {}
+        self.given: Edges = {}
         """By argument, or result of a call, what is given for it, in a loop also by the last turn."""
-        self._after: _Edges = {}
+        self.after: Edges = {}
         """As `users`, where a gradient may go from these."""
-        self._takers: _Edges = {}
+        self.takers: Edges = {}
         """As `users`, of data: who takes a result, or is given one."""
-        self._handles: dict[int, list[_Node]] = {}
+        self._handles: dict[int, list[Node]] = {}
         """By the id of a handle that graphs have captured its nodes."""
-        self._uses: dict[int, list[_Node]] = {}
+        self._uses: dict[int, list[Node]] = {}
         """By the same the ops that are given the handle."""
-        self._carriers: set[_Node] = set()
+        self._carriers: set[Node] = set()
         """Nodes that may be handles."""
         self._calls = list(calls)
-        self._known_zeros: list[_Node] = []
+        self._known_zeros: list[Node] = []
         self._sent: dict[Any, list[Any]] = {}
         """By an exchange of a device what all devices send in it."""
         for call in self._calls:
@@ -193,21 +107,19 @@ class _Flow:
         for handle, nodes in self._handles.items():
             self._uses[handle] = [node for node in reached(nodes, beyond) if node in self.ops]
         self.zeros = self._zeros()
-        self.multiplied = {node for node in self.zeros if self._type(node) not in ZEROS}
-        self._needs: _Edges = {**self._reads, **{node: [] for node in self.multiplied}}
+        self.multiplied = {node for node in self.zeros if self.type_of(node) not in ZEROS}
+        self._needs: Edges = {**self._reads, **{node: [] for node in self.multiplied}}
         """As `_reads`: what is multiplied with 0 depends on nothing."""
         live = reached(self._reads.keys() - self.users.keys(), self._needs) - self.zeros
         self._gradients = {node for node in live if GRADIENT_SCOPE in node[1]}
-        self._differentiated = {
-            _around(n.rpartition(GRADIENT_SCOPE)[2]) for _, n in self._gradients
-        }
-        self._differentiable = reached(self.sources, self._after) & self._into_numbers()
+        self._differentiated = {around(n.rpartition(GRADIENT_SCOPE)[2]) for _, n in self._gradients}
+        self._differentiable = reached(self.sources, self.after) & self._into_numbers()
 
-    def _into_numbers(self) -> set[_Node]:
+    def _into_numbers(self) -> set[Node]:
         """What ends in a number with a fraction, or in an op that keeps or writes one: of integers no gradient is taken."""
-        before = _backwards(self._after)
+        before = _backwards(self.after)
         results = {node: self.ops[node].outputs if node in self.ops else () for node in before}
-        ends = results.keys() - self._after.keys()
+        ends = results.keys() - self.after.keys()
         return reached(
             (
                 node
@@ -217,27 +129,27 @@ class _Flow:
             before,
         )
 
-    def _zeros(self) -> set[_Node]:
+    def _zeros(self) -> set[Node]:
         """What is 0 whatever the step reads, as what a constant 0 is multiplied with."""
-        zeros, waiting = set[_Node](), self._known_zeros
+        zeros, waiting = set[Node](), self._known_zeros
         while waiting:
             node = waiting.pop()
             if node not in zeros:
                 zeros.add(node)
                 waiting += (
-                    each for each in self._takers.get(node, ()) if self._is_zero(each, zeros)
+                    each for each in self.takers.get(node, ()) if self._is_zero(each, zeros)
                 )
         return zeros
 
-    def _is_zero(self, node: _Node, zeros: set[_Node]) -> bool:
-        if node in self._given:
-            return all(each in zeros for each in self._given[node])
+    def _is_zero(self, node: Node, zeros: set[Node]) -> bool:
+        if node in self.given:
+            return all(each in zeros for each in self.given[node])
         op = self.ops.get(node)
         if op is None or not op.outputs:
             return False
-        return gives_zeros(op, [_node(node[0], tensor) in zeros for tensor in op.inputs])
+        return gives_zeros(op, [node_of(node[0], tensor) in zeros for tensor in op.inputs])
 
-    def fixed(self, shapes: Mapping[int, Sequence[int]], trained: Collection[int]) -> set[_Node]:
+    def fixed(self, shapes: Mapping[int, Sequence[int]], trained: Collection[int]) -> set[Node]:
         """The sources that are variables which the graphs only read, but for what may be a copy of trained ones, made now and then.
 
         Such is a trained one with the shape of one that is updated; where those that are only read have the shapes of all that
@@ -256,7 +168,7 @@ class _Flow:
         nodes = (node for each in read for node in (*self._handles[each], *self._uses[each]))
         return self.sources.keys() & nodes
 
-    def replicas_of(self, of_batch: Collection[_Node]) -> int:
+    def replicas_of(self, of_batch: Collection[Node]) -> int:
         """How many replicas read the same of what depends on the batch alone; 0 where one reads other, or asks for its own."""
         replicas = set[str]()
         for call in self._calls:
@@ -265,11 +177,11 @@ class _Flow:
                 prefix = _REPLICA.search(op.name)
                 if prefix is None:
                     continue
-                if op.type.startswith(_NEXT):
+                if op.type.startswith(NEXT):
                     return 0
                 first = of_name.get(op.name.replace(prefix[0], "", 1))
                 for place, tensor in enumerate(op.inputs):
-                    is_part = tensor.shape.rank != 0 and _node(call, tensor) in of_batch
+                    is_part = tensor.shape.rank != 0 and node_of(call, tensor) in of_batch
                     if prefix[0] in tensor.op.name or not is_part:
                         continue
                     if first is None or first.inputs[place] is not tensor:
@@ -281,25 +193,25 @@ class _Flow:
                     return 0
         return len(replicas) + 1 if replicas else 0
 
-    def summed_gradients(self) -> set[_Node]:
+    def summed_gradients(self) -> set[Node]:
         """Gradients through one op of which several are computed, all but one of them, where their results meet only in sums."""
         gradients = [node for node, op in self.ops.items() if GRADIENT_SCOPE in op.name]
         after = reached(gradients, self.users)
-        alike: dict[Any, list[_Node]] = {}
+        alike: dict[Any, list[Node]] = {}
         for node in gradients:
             op = self.ops[node]
-            others = tuple(each.name * (_node(node[0], each) not in after) for each in op.inputs)
+            others = tuple(each.name * (node_of(node[0], each) not in after) for each in op.inputs)
             if any(others) and "" in others:
                 key = node[0], op.type, op.name.rpartition("/")[0], others
                 alike.setdefault(key, []).append(node)
         equal = (nodes for each in alike.values() if len(each) > 1 for nodes in self._equal(each))
         several = [nodes for nodes in equal if len(nodes) > 1]
         of_products = [nodes for nodes in several if self.ops[nodes[0]].type in FLOPS_OF]
-        left, products = MOST_VISITED, set[_Node]()
+        left, products = MOST_VISITED, set[Node]()
         for nodes in of_products:
             ways = [self._linear(node, after, ()) for node in nodes]
             left -= sum(map(len, ways))
-            met = set.intersection(*ways) & {node for node in after if self._type(node) in SUMS}
+            met = set.intersection(*ways) & {node for node in after if self.type_of(node) in SUMS}
             if left < 0:
                 break
             if met and all(None not in self._linear(node, after, met) for node in nodes):
@@ -309,36 +221,36 @@ class _Flow:
         before = reached(products, {node: self._reads.get(node, []) for node in after})
         return {node for nodes in several if before.issuperset(nodes) for node in nodes[1:]}
 
-    def dense(self, by_others: Collection[_Node]) -> set[_Node]:
+    def dense(self, by_others: Collection[Node]) -> set[Node]:
         """What makes the sparse gradient of a table dense: something that depends on no batch and is added, with what computes that,
         or the script; and what is as large as the table behind that, up to its update, if nothing else is updated by it.
         """
-        found = set[_Node]()
+        found = set[Node]()
         gradients = {each for each in self.ops if GRADIENT_SCOPE in each[1]} - {*by_others}
-        optimizers = {_around(name) for (_, name), op in self.ops.items() if op.type in _UPDATES}
+        optimizers = {around(name) for (_, name), op in self.ops.items() if op.type in _UPDATES}
         optimizers.discard("")
         tables = {node for uses in self._uses.values() if self._are_of_table(uses) for node in uses}
         for node, op in self.ops.items():
-            added = [_node(node[0], tensor) for tensor in op.inputs] if op.type in SUMS else []
+            added = [node_of(node[0], tensor) for tensor in op.inputs] if op.type in SUMS else []
             free = [each for each in added if each in gradients]
-            made = [each for each in added if self._type(each) == "UnsortedSegmentSum"]
-            is_of_script = _makes_dense(op) and _around(op.name) not in optimizers
+            made = [each for each in added if self.type_of(each) == "UnsortedSegmentSum"]
+            is_of_script = _makes_dense(op) and around(op.name) not in optimizers
             behind = self._as_large(node) if (free and made) or is_of_script else set()
-            updated = [each for each in behind if self._type(each) in _UPDATES]
+            updated = [each for each in behind if self.type_of(each) in _UPDATES]
             if len(updated) == 1 and updated[0] in tables:
                 found |= reached(free, {each: self._reads[each] for each in gradients}) & gradients
                 found.update(made, behind)
         return found
 
-    def _are_of_table(self, uses: Iterable[_Node]) -> bool:
+    def _are_of_table(self, uses: Iterable[Node]) -> bool:
         """Whether single rows of a variable are read, or all of it and then single rows, as Keras does."""
         return any(
-            self._type(each).startswith("ResourceGather")
-            or any(self._type(user) == "GatherV2" for user in self.users.get(each, ()))
+            self.type_of(each).startswith("ResourceGather")
+            or any(self.type_of(user) == "GatherV2" for user in self.users.get(each, ()))
             for each in uses
         )
 
-    def _as_large(self, start: _Node) -> set[_Node]:
+    def _as_large(self, start: Node) -> set[Node]:
         """An op and what reads its result and is as large, or joined with others into an array that is mostly that, and updates."""
         size, found = self.ops[start].outputs[0].shape.num_elements() or 0, {start}
         # Of unknown sizes nothing is as large.
@@ -360,67 +272,23 @@ class _Flow:
                     )
         return found
 
-    def decoded_again(self) -> set[_Node]:
-        """Passes over ids that a later one repeats with those that were drawn from them, and through which no gradient goes.
-
-        A pass begins where ids are looked up. Of three, each with all ids of the last, the second; in a loop with those of the last turn.
-        """
-        lookups = {node: op for node, op in self.ops.items() if op.type in _LOOKUPS}
-        made, joins = reached(lookups, self.users), dict(self._given)
-        for node, op in self.ops.items():
-            if op.type in _JOINS and _keeps(op):
-                joins[node] = [_node(node[0], each) for each in list(op.inputs)[_JOINS[op.type]]]
-        found, left = set[_Node](), MOST_VISITED
-        passes: list[tuple[set[_Node], set[_Node]]] = []
-        for node, op in lookups.items():
-            ids = op.inputs[_LOOKUPS[op.type]]
-            joined = reached([_node(node[0], ids)], joins)
-            drawn = (joined & made) - joins.keys()
-            after = reached([node], self._after) if drawn else drawn
-            left -= len(joined) + len(after)
-            is_trained = any(GRADIENT_SCOPE in name for _, name in after)
-            if left < 0:
-                return set()
-            if is_trained or not self._has_places(after, ids.shape):
-                continue
-            passes.append((drawn, after))
-            for each in joined & self._given.keys():
-                last = reached(self._given[each], joins)
-                left -= len(last)
-                if left < 0:
-                    return set()
-                # Of a loop, which gives what it was given and what it draws.
-                if each in last and any(each[0] in (of, of.outer) for of, _ in last & drawn):
-                    found |= after
-        for drawn, after in passes if len(passes) ** 2 < MOST_VISITED else ():
-            if any(drawn < each for each, _ in passes) and any(each < drawn for each, _ in passes):
-                found |= after
-        return found
-
-    def _has_places(self, nodes: Iterable[_Node], shape: Any) -> bool:
-        """Whether products among these have a row for each element of such a shape, which has several."""
-        sizes = shape.as_list() if shape.rank else [1]
-        products = (self.ops[node] for node in nodes if self._type(node) in FLOPS_OF)
-        results = ((op, *op.outputs[0].consumers()) for op in products if sizes[-1] != 1)
-        shapes = (tensor.shape for ops in results for op in ops for tensor in op.outputs)
-        return any(each.rank and each[: len(sizes)].as_list() == sizes for each in shapes)
-
-    def _equal(self, nodes: Iterable[_Node]) -> Collection[list[_Node]]:
+    def _equal(self, nodes: Iterable[Node]) -> Collection[list[Node]]:
         """Nodes in groups of equal attributes, such as which operand of a product is transposed."""
-        groups: dict[str, list[_Node]] = {}
+        groups: dict[str, list[Node]] = {}
         for node in nodes:
             own = self.ops[node].node_def.attr
             groups.setdefault(str([own[name] for name in sorted(own)]), []).append(node)
         return groups.values()
 
-    def _type(self, node: _Node) -> str:
+    def type_of(self, node: Node) -> str:
+        """The type of an op; "" of what is none."""
         return self.ops[node].type if node in self.ops else ""
 
     def _linear(
-        self, start: _Node, after: set[_Node], ends: Collection[_Node | None]
-    ) -> set[_Node | None]:
+        self, start: Node, after: set[Node], ends: Collection[Node | None]
+    ) -> set[Node | None]:
         """What adds and scales what is computed, up to these ends; None is among it where anything else reads it, or nothing does."""
-        found, waiting = set[_Node | None](), [start]
+        found, waiting = set[Node | None](), [start]
         while waiting:
             node = waiting.pop()
             if node in found:
@@ -433,7 +301,7 @@ class _Flow:
                 found.add(None)
             for user in users:
                 given = [each in after for each in self._reads[user]]
-                type_, scales = self._type(user), GRADIENT_SCOPE in user[1]
+                type_, scales = self.type_of(user), GRADIENT_SCOPE in user[1]
                 scales = sum(given) == 1 and (scales or type_ in SCALING)
                 if scales or not type_ or type_ in SUMS:
                     waiting.append(user)
@@ -441,7 +309,7 @@ class _Flow:
                     found.add(None)
         return found
 
-    def is_of_loss(self, node: _Node) -> bool:
+    def is_of_loss(self, node: Node) -> bool:
         """Whether a gradient may have been taken through an op, without reading its result."""
         op = self.ops[node]
         # Gradients of products have the name of the product, others that of the scope around.
@@ -456,7 +324,7 @@ class _Flow:
         none is seen. A graph without gradients may be given them.
         """
         gradients = (each for each in self._reads if GRADIENT_SCOPE in each[1])
-        of_gradients = reached(gradients, _backwards(self._takers))
+        of_gradients = reached(gradients, _backwards(self.takers))
         computing = {call.root for call, _ in of_gradients}
         given = (
             each for each in self.sources.keys() - self.variables if each[0].root not in computing
@@ -465,22 +333,24 @@ class _Flow:
         changed = {node: nodes for nodes in kept for node in nodes}
         after = {
             node: [each for each in takers if each not in self.zeros]
-            for node, takers in self._takers.items()
+            for node, takers in self.takers.items()
         }
         found = reached([*self._gradients, *given], after, changed)
         moved = {handle for handle in trained if not found.isdisjoint(self._uses.get(handle, ()))}
         return moved or {*trained}
 
-    def idle(self, trained: Collection[int]) -> set[_Node]:
+    def idle(self, trained: Collection[int]) -> set[Node]:
         """What updates of variables by nothing but zeros depend on."""
         changes = {node: nodes for nodes in self._uses.values() for node in nodes}
         arrays = (node for node in self.zeros & self.ops.keys() if is_array(self.ops[node]))
-        found = reached(arrays, self._after, changes)
+        found = reached(arrays, self.after, changes)
         uses = (node for handle in trained for node in self._uses.get(handle, ()))
-        updates = [node for node in uses if self._type(node).startswith(_ASSIGNS) and node in found]
+        updates = [
+            node for node in uses if self.type_of(node).startswith(_ASSIGNS) and node in found
+        ]
         return reached(updates, self._reads, changes)
 
-    def needed(self, trained: Collection[int]) -> set[_Node]:
+    def needed(self, trained: Collection[int]) -> set[Node]:
         """What updates of trained variables depend on, as do all changes of what these read; empty without an update by gradients."""
         roots = [node for handle in trained for node in self._uses.get(handle, ())]
         uses = self._handles.items()
@@ -504,7 +374,7 @@ class _Flow:
     def _add(self, call: Call, op: Any) -> None:
         own = call, op.name
         if any(tensor.dtype.name in HANDLES for tensor in op.outputs):
-            self._carriers.update(_node(call, tensor) for tensor in op.outputs)
+            self._carriers.update(node_of(call, tensor) for tensor in op.outputs)
         reads = self._reads.setdefault(own, [])
         if call.outer is not None:
             reads.append((call.outer, call.op.name))
@@ -518,30 +388,30 @@ class _Flow:
             parts = parts_of(op, self._sent)
             for place, tensor in enumerate(op.outputs):
                 self._reads[call, tensor.name] = [own]
-                given = [_node(call, each[place]) for each in parts] or [own]
+                given = [node_of(call, each[place]) for each in parts] or [own]
                 self._give((call, tensor.name), tensor, given)
         if op.type == "IdentityN":
             reads += ((call, each.name) for each in op.control_inputs)
             return
         if op in self._sent:
-            self._give(own, op.outputs[0], [_node(call, each) for each in self._sent[op]])
-        if op.type.startswith(_NEXT):
+            self._give(own, op.outputs[0], [node_of(call, each) for each in self._sent[op]])
+        if op.type.startswith(NEXT):
             self.sources[own] = False
             return
-        reads += (_node(call, tensor) for tensor in op.inputs)
-        self._hand([_node(call, tensor) for tensor in op.inputs], own)
+        reads += (node_of(call, tensor) for tensor in op.inputs)
+        self._hand([node_of(call, tensor) for tensor in op.inputs], own)
         for tensor in op.inputs if op.type != "StopGradient" else ():
-            self._lead(tensor, own, [_node(call, tensor)])
+            self._lead(tensor, own, [node_of(call, tensor)])
         reads += ((call, each.name) for each in op.control_inputs)
         if op._is_stateful:
             self.sources[own] = True
         if op.type in _READS:
             self.variables.add(own)
 
-    def _add_call(self, call: Call, op: Any, decide: list[_Node]) -> None:
+    def _add_call(self, call: Call, op: Any, decide: list[Node]) -> None:
         inner, is_loop = call.inner[op.name], op.type in LOOPS
-        inputs = [_node(call, tensor) for tensor in op.inputs]
-        returned = [[_node(each, tensor) for tensor in each.graph.outputs] for each in inner]
+        inputs = [node_of(call, tensor) for tensor in op.inputs]
+        returned = [[node_of(each, tensor) for tensor in each.graph.outputs] for each in inner]
         decide += ((call, each.name) for each in op.control_inputs)
         if is_loop:
             # A `While` has a condition; of loops over a dataset anything may depend on all.
@@ -552,45 +422,30 @@ class _Flow:
         for each in inner:
             for place, (argument, given) in enumerate(each.arguments()):
                 last = returned[1][place : place + 1] if is_loop else ()
-                self._give((each, argument.op.name), argument, [_node(call, given), *last])
+                self._give((each, argument.op.name), argument, [node_of(call, given), *last])
         for place, tensor in enumerate(op.outputs):
             results = [node for each in returned for node in each[place : place + 1]]
             self._reads[call, tensor.name] = [(call, op.name)]
             self._give((call, tensor.name), tensor, results)
 
-    def _give(self, own: _Node, tensor: Any, given: list[_Node]) -> None:
-        self._given[own] = given
+    def _give(self, own: Node, tensor: Any, given: list[Node]) -> None:
+        self.given[own] = given
         self._reads.setdefault(own, []).extend(given)
         self._hand(given, own)
         self._lead(tensor, own, given)
 
-    def _hand(self, nodes: Iterable[_Node], to: _Node) -> None:
+    def _hand(self, nodes: Iterable[Node], to: Node) -> None:
         for node in nodes:
-            self._takers.setdefault(node, []).append(to)
+            self.takers.setdefault(node, []).append(to)
 
-    def _lead(self, tensor: Any, to: _Node, nodes: Iterable[_Node]) -> None:
+    def _lead(self, tensor: Any, to: Node, nodes: Iterable[Node]) -> None:
         if _takes_gradients(tensor):
             for node in nodes:
-                self._after.setdefault(node, []).append(to)
+                self.after.setdefault(node, []).append(to)
 
 
 def _takes_gradients(tensor: Any) -> bool:
     return not (tensor.dtype.is_integer or tensor.dtype.name in _NO_GRADIENT)
-
-
-def _keeps(op: Any) -> bool:
-    """Whether an op gives its input in as many dimensions, and of each that it cuts several or the first; true of what cuts none."""
-    if op.type not in ("StridedSlice", "GatherV2"):
-        return True
-    before, after = op.inputs[0].shape, op.outputs[0].shape
-    masks = [*map(op.get_attr, _MASKS)] if op.type == "StridedSlice" else [1]
-    if before.rank is None or before.rank != after.rank or any(masks[1:]):
-        return False
-    sizes = enumerate(zip(before.as_list(), after.as_list(), strict=True))
-    return all(
-        masks[0] >> place & 1 if size is None else size == whole or size > 1
-        for place, (whole, size) in sizes
-    )
 
 
 def _makes_dense(op: Any) -> bool:
@@ -602,6 +457,7 @@ def _makes_dense(op: Any) -> bool:
     return any(GRADIENT_SCOPE in each.name for each in made)
 
 
-def _node(call: Call, tensor: Any) -> _Node:
+def node_of(call: Call, tensor: Any) -> Node:
+    """The node that a tensor is a result of."""
     has_own = tensor.op.name in call.inner or tensor.op.type in APART
     return call, tensor.name if has_own else tensor.op.name

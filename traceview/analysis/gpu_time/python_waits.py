@@ -156,9 +156,7 @@ _UNSEEN_ACTIONS: Final = {
 }
 """Where no line is known."""
 
-_AHEAD_IN_A_THREAD: Final = (
-    "What only reports do less often, `if step % 100 == 0: log(...)`; make batches ahead in a thread: NumPy computes without Python's lock."
-)
+_AHEAD_IN_A_THREAD: Final = "What only reports do less often, `if step % 100 == 0: log(...)`; make batches ahead in a thread: NumPy computes without Python's lock."
 
 CALLBACK_STALL: Final = Rule(
     code="callback-stall",

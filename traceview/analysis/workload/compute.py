@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from traceview.analysis.facts.graph_ops import assigns_eagerly, named_in_graphs, op_of_label
 from traceview.analysis.facts.input_supply import supply_of
 from traceview.analysis.facts.layers import (
     Place,
@@ -59,7 +60,7 @@ from traceview.analysis.workload.costly_ops import (
     BY_NAME,
     GROUPS,
     LOW_RATE,
-    SECOND_GRADIENTS,
+    OF_FUNCTION,
     all_ps,
     labels_by_name,
     multiplies_nothing,
@@ -69,11 +70,10 @@ from traceview.analysis.workload.costly_ops import (
 )
 from traceview.analysis.workload.second_forward import second_forward
 from traceview.analysis.workload.second_gradients import of_second_gradients
-from traceview.base.ids import is_in, unique_ids
-from traceview.base.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import OpName, OpType, Record, Share, SourceLine
 from traceview.base.sweeping import SWEEPS
-from traceview.base.text import lazy_pattern
 from traceview.ledger.states import State
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import (
@@ -81,7 +81,6 @@ from traceview.trace.device.op_names import (
     SideWork,
     event_phases,
     op_labels,
-    own_name,
     side_work_of,
 )
 from traceview.xplane.columns import C128, F64
@@ -216,26 +215,21 @@ def _some_ops(
 
 def _all_ops(context: Context) -> _SomeOps:
     """All that was computed."""
-    return _some_ops(context, np.ones(context.once(_op_of_label).size, dtype=np.bool_))
+    return _some_ops(context, np.ones(context.trace.once(op_of_label).size, dtype=np.bool_))
 
 
 # What ops are
 
 
-def _op_of_label(context: Context) -> Int32Array:
-    """By label its op, a name of the trace; `NONE` where none was recorded."""
-    return context.trace.device_columns.op[context.trace.once(op_labels).row]
-
-
 def _kind_of_label(context: Context) -> Int64Array:
     """By label the index of its kind; `NONE` for the model and for what is no compute."""
-    trace, op = context.trace, context.once(_op_of_label)
+    trace, op = context.trace, context.trace.once(op_of_label)
     rows = trace.once(op_labels).row
     sides = (None if name == NONE else side_work_of(trace.names[name]) for name in op.tolist())
     kinds = (NONE if side is None else _KINDS.index(side.value) for side in sides)
     result = np.fromiter(kinds, np.int64, op.size)
     is_update = (trace.once(event_phases)[rows] == Phase.OPTIMIZER) | trace.once(label_updates)
-    named = context.once(_named_in_graphs)
+    named = context.trace.once(named_in_graphs)
     is_update &= ~(named["dense_ops"] | named["idle_ops"])
     is_update &= ~instructions_that(trace, lambda each: each.need in ("choice", "number"))
     result[is_update & (result == NONE)] = _KINDS.index(OPTIMIZER)
@@ -252,18 +246,9 @@ def _constant_labels(context: Context) -> BoolArray:
     """Which labels are ops that compute the same in every step, but for those of gradients, which nobody has written."""
     trace = context.trace
     phase = trace.once(event_phases)[trace.once(op_labels).row]
-    named = context.once(_named_in_graphs)["constant_ops"]
+    named = context.trace.once(named_in_graphs)["constant_ops"]
     constant: BoolArray = (named | context.once(_shown_constants)) & (phase != Phase.BACKWARD)
     return constant
-
-
-_ASSIGNMENT: Final = lazy_pattern(rb"EagerLocalExecute: Assign\w{0,9}VariableOp")
-
-
-def _assigns_eagerly(context: Context) -> bool:
-    """Whether the script assigns to variables outside of graphs: perhaps to those that no graph changes."""
-    trace = context.trace
-    return any(trace.named_on(host, _ASSIGNMENT.fullmatch).size for host in range(len(trace.hosts)))
 
 
 def _gives_examples_again(context: Context) -> bool:
@@ -282,36 +267,10 @@ _BY_GRAPH: Final = (
 
 def _misplaced_labels(context: Context) -> BoolArray:
     """Which labels are ops that need not be in each step, or not for a whole variable."""
-    named = context.once(_named_in_graphs)
+    named = context.trace.once(named_in_graphs)
     of_fields = (named[field] for _, field in _BY_GRAPH)
     misplaced: BoolArray = np.logical_or.reduce([context.once(_constant_labels), *of_fields])
     return misplaced
-
-
-_FIELDS: Final = (
-    "float64_ops", "constant_ops", "batch_ops", "untrained_ops", "variable_ops", "fixed_ops", "summed_ops",
-    "dense_ops", "again_ops", "idle_ops",
-)  # fmt: skip
-
-
-def _named_in_graphs(context: Context) -> dict[str, BoolArray]:
-    """By field of `GraphValues` which labels are ops that the graphs of all hosts name that name some; an evaluator runs others."""
-    trace, ops = context.trace, context.once(_op_of_label)
-    named_by = {
-        op: (trace.names.text(op) or "").rpartition(":")[0] for op in unique_ids(ops).tolist()
-    }
-    found = {}
-    for field in _FIELDS:
-        every = (frozenset(getattr(host.captured.graphs, field)) for host in trace.hosts)
-        named = list(filter(None, every))
-        names = frozenset.intersection(*named) if named else frozenset()
-        chosen = [op for op, name in named_by.items() if name in names or own_name(name) in names]
-        found[field] = is_in(ops, chosen)
-    if context.once(_assigns_eagerly):
-        found["constant_ops"] &= ~found["fixed_ops"]
-    found["variable_ops"] |= found["dense_ops"]
-    found["untrained_ops"] |= found["idle_ops"]
-    return found
 
 
 # Findings
@@ -350,7 +309,7 @@ def _float64(context: Context) -> Finding | None:
     kernels = context.trace.once(label_kernels)
     shown = kernels.precision == NumberFormat.FP64
     shown |= instructions_that(context.trace, lambda each: each.element_type in (F64, C128))
-    labels = shown | context.once(_named_in_graphs)["float64_ops"]
+    labels = shown | context.trace.once(named_in_graphs)["float64_ops"]
     of_products = _saved_ratio(context, NumberFormat.FP64, labels, context.ledger.devices)
     if of_products is None:
         return _of_ops(context, FLOAT64, labels, _SAVED_OF_BYTES, "half", shown)
@@ -394,7 +353,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     yield _slow_products(context)
     constants, shown = context.once(_constant_labels), context.once(_shown_constants)
     yield _of_ops(context, CONSTANT, constants, shown=shown)
-    kind_of_label, named = context.once(_kind_of_label), context.once(_named_in_graphs)
+    kind_of_label, named = context.once(_kind_of_label), context.trace.once(named_in_graphs)
     is_model = kind_of_label == NONE
     # No trace shows what an op depends on.
     nowhere = np.zeros_like(is_model)
@@ -405,7 +364,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
         key, of_field = keys.get(field, ("", field))
         own = key if named[of_field].any() else ""
         yield _of_ops(context, rule, labels, shown=nowhere, key=own)
-    if context.once(_gives_examples_again) and not context.once(_assigns_eagerly):
+    if context.once(_gives_examples_again) and not context.trace.once(assigns_eagerly):
         frozen = named["batch_ops"] & fixed & is_model
         yield _of_ops(context, BATCH_WORK, frozen, shown=nowhere, key="frozen")
     for key, field in (("losses", "summed_ops"), ("ids", "again_ops")):
@@ -426,10 +385,15 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     is_free &= ~(context.once(_misplaced_labels) | repeated | (casts & (found is not None)))
     again = of_second_gradients(context) & ~context.once(_misplaced_labels)
     ps = context.once(all_ps)
-    is_part = ps[again].sum() <= SECOND_GRADIENTS.limits["most_again_ratio"] * ps.sum()
-    found = _of_ops(context, SECOND_GRADIENTS, again, key="again") if is_part else None
+    is_part = ps[again].sum() <= OF_FUNCTION.limits["most_again_ratio"] * ps.sum()
+    found = _of_ops(context, OF_FUNCTION, again, key="again") if is_part else None
     yield found
     is_explained = again & (found is not None)
+    pairs = named["pair_ops"] & is_model & ~(context.once(_misplaced_labels) | is_explained)
+    part = own_part(context, pairs)
+    found = _of_ops(context, COSTLY_OPS, pairs, part, shown=nowhere, key="pairs")
+    yield found
+    is_explained |= pairs & (found is not None)
     is_free &= ~is_explained
     for known in BY_NAME:
         labels = labels_by_name(context, known) & ~(context.once(_misplaced_labels) | is_explained)
@@ -526,7 +490,7 @@ def _side_work(context: Context, kind: str, ops: _SomeOps) -> Finding | None:
     if any(type_ in _ON_EVERY_OP for type_ in types):
         title = "all_checks"
     elif not types or is_of_jax(trace):
-        names = unique_ids(context.once(_op_of_label)[ops.by_label > 0]).tolist()
+        names = unique_ids(context.trace.once(op_of_label)[ops.by_label > 0]).tolist()
         # XLA numbers its instructions: `debug_callback.3`.
         kinds = dict.fromkeys((trace.names.text(name) or "").partition(".")[0] for name in names)
         arguments["names"] = Ops(tuple(kinds)[:TOP_TYPES])

@@ -291,17 +291,17 @@ class Group(Struct, frozen=True):
     choose: Callable[[Context, BoolArray], BoolArray]
 
 
+OF_FUNCTION: Final = replace(COSTLY_OPS, limit=FUNCTION_RATIO)
+
 GROUPS: Final = (
     Group(replace(COSTLY_OPS, limit=MOVING_RATIO), "moving", moving),
-    Group(replace(COSTLY_OPS, limit=FUNCTION_RATIO), "function", of_one_function),
+    Group(OF_FUNCTION, "function", of_one_function),
     Group(replace(COSTLY_OPS, limit=TYPE_RATIO), "", of_one_type),
     Group(replace(COSTLY_OPS, limit=TYPE_RATIO), "function", partial(of_one_function, most=1.0)),
 )
 """In this order: what a finding is about is in no later group."""
 
 LOW_RATE: Final = replace(COSTLY_OPS, limit=PRODUCTS_RATIO)
-
-SECOND_GRADIENTS: Final = replace(COSTLY_OPS, limit=FUNCTION_RATIO)
 
 
 def slow_products(context: Context) -> tuple[BoolArray, float]:

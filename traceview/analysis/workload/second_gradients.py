@@ -16,11 +16,12 @@ import numpy as np
 from traceview.analysis.facts.layers import instructions_that
 from traceview.analysis.measures.context import Context
 from traceview.base.intervals import BoolArray
+from traceview.base.text import lazy_pattern
 from traceview.trace.device.op_names import op_names
 
 _TAPE: Final = "gradient_tape/"
 _TWICE: Final = _TAPE * 2
-_AGAIN: Final = "jvp(transpose("
+_AGAIN: Final = lazy_pattern(r"jvp\((?:vmap\()*transpose\(")
 
 
 def of_second_gradients(context: Context) -> BoolArray:
@@ -35,7 +36,7 @@ def of_second_gradients(context: Context) -> BoolArray:
         place = bisect_right(calls, bare)
         marks.append(place > 0 and bare.startswith(calls[place - 1]))
     # An op of a program of XLA is named after one of those that it was made of.
-    again = instructions_that(trace, lambda each: _AGAIN in each.scope)
+    again = instructions_that(trace, lambda each: _AGAIN.search(each.scope) is not None)
     labels: BoolArray = np.array(marks, dtype=np.bool_)[op_of_label] | again
     return labels
 

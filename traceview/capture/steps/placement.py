@@ -29,7 +29,7 @@ from traceview.graphs.calls import (
     training_loop,
 )
 from traceview.graphs.flops import describe_flops
-from traceview.graphs.flow import describe_values
+from traceview.graphs.values import describe_values
 
 
 class PlacementListener(WindowListener):
