@@ -15,7 +15,7 @@ from tests.analysis.made import analyzed, finding_of, loss_of
 from tests.python_sidecars import PROFILE_START_NS, clocks_group, python_group
 from traceview.analysis.rules.finding import Finding
 
-CALLER, EXECUTOR, PIPELINE, SECOND, WORKER, NOBODY, SCRIPT = 1, 41, 50, 42, 43, 90, 77
+CALLER, EXECUTOR, PIPELINE, BATCHES, SECOND, WORKER, NOBODY, SCRIPT = 1, 41, 50, 51, 42, 43, 90, 77
 LOADS: Final = {CALLER: (0.1, 0.0), EXECUTOR: (0.6, 0.3), PIPELINE: (0.8, 0.0)}
 OP_MS: Final = 90 * 0.3
 DISPATCH_MS: Final = 10 * 0.3
@@ -38,6 +38,7 @@ def found(
     """
     trace = new_trace(length_ms=1000)
     worker = trace.thread("tf_data_private", PIPELINE)
+    batches = trace.thread("tf_data_iterator_resource", BATCHES)
     executor, second = trace.thread("tf_Compute", EXECUTOR), trace.thread("tf_Compute", SECOND)
     worker_of_ops = trace.thread("tf_numa_-1_Eigen", WORKER)
     script = trace.thread("python", SCRIPT)
@@ -50,6 +51,8 @@ def found(
             "Iterator::Root::Prefetch", 0, 1, {"id": 2, "buffer_limit": 2, "buffered_elements": 1}
         )
         step.host("Iterator::Root::Prefetch::Map", 0, 99, {"id": 3, "parent_id": 2}, thread=worker)
+        below = {"id": 4, "parent_id": 3}
+        step.host("Iterator::Root::Prefetch::Map::Batch", 0, 99, below, thread=batches)
         step.host("FunctionRun", 1, 100)
         step.host("replica_0/side:Add", 10, 100, thread=second)
         step.host("a part of an op", 10, 100, thread=worker_of_ops)
@@ -170,6 +173,29 @@ def test_other_processes_that_the_load_does_not_show_cost_nothing(
     load: dict[str, Any], tmp_path: Path
 ) -> None:
     assert found(tmp_path, load=load, code="other-processes") is None
+
+
+@pytest.mark.parametrize(("ran", "expected_ms"), [(0.51, 30), (0.49, 30 * 0.2 / 0.69)])
+def test_iterators_that_run_no_op_are_the_pipeline_from_half_a_core_on(
+    ran: float, expected_ms: float, tmp_path: Path
+) -> None:
+    """The model lacks 0.3 of a core, and with less nobody is known to take their part of it."""
+    loads = {**LOADS, PIPELINE: (0.2, 0.0), BATCHES: (ran, 0.0)}
+    assert lost_ms(found(tmp_path, loads=loads)) == pytest.approx(expected_ms, rel=0.05)
+    assert found(tmp_path / "native", loads=loads, code="native-threads") is None
+
+
+def test_native_threads_cost_what_they_ran(tmp_path: Path) -> None:
+    """Such as those of a library: they record nothing, and Python does not know them."""
+    loads = {**LOADS, PIPELINE: (0.2, 0.0), NOBODY: (0.8, 0.0)}
+    finding = found(tmp_path, loads=loads, code="native-threads")
+    left_ms = (OP_MS + DISPATCH_MS) * (1 - 0.2 * 0.3)
+    assert lost_ms(finding) == pytest.approx(0.8 * left_ms, rel=0.03)
+    assert finding is not None
+    assert "to native threads of the process, which take 80% of the time of a core" in finding.title
+    assert finding.confidence == "medium"
+    check_nothing_bounds_it(finding)
+    assert found(tmp_path / "others", loads=loads, code="other-processes") is None
 
 
 def test_a_thread_of_the_script_costs_what_it_ran(tmp_path: Path) -> None:

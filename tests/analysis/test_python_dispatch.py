@@ -369,7 +369,7 @@ def test_what_slows_all_python_down_is_said_of_python_that_runs(
 @pytest.mark.parametrize(
     ("stack", "where"),
     [
-        ((WORK,), "with ops of tf.data, or in a process."),
+        ((WORK,), "with ops of tf.data or in a process."),
         ((NUMPY, WORK), "ahead in a thread: NumPy"),
     ],
 )

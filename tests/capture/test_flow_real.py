@@ -323,6 +323,42 @@ others = {
 called = tf.function(step).get_concrete_function(ONES, tf.zeros([4, 5], tf.int64), tf.zeros([4], tf.int64))
 given = makes_batches(others.values(), [called])
 result["batches"] = [name for name, function in others.items() if any(function is each for each in given)]
+mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+with mirrored.scope():
+    shared = tf.Variable(tf.ones([6, 3]))
+
+
+def pairwise(of_rows, others):
+    return {
+        "differences": lambda: tf.reduce_sum(tf.square(tf.subtract(of_rows[:, None], others[None], name="pairs")), -1),
+        "not summed": lambda: tf.sort(tf.subtract(of_rows[:, None], others[None], name="pairs")),
+        "one row": lambda: tf.reduce_sum(tf.square(tf.subtract(of_rows, others[:1], name="pairs")), -1),
+        "nothing in common": lambda: tf.reduce_sum(tf.multiply(of_rows[:, :1], others[None, :, 0], name="pairs"), -1),
+    }
+
+
+def summed(kind, sums):
+    @tf.function
+    def step(rows):
+        def of_replica(rows):
+            with tf.GradientTape() as tape:
+                places = tf.matmul(rows, shared, name="product")
+                loss = tf.reduce_mean(pairwise(places, places)[kind]())
+            slope = tape.gradient(loss, shared)
+            context = tf.distribute.get_replica_context()
+            for n in range(sums):
+                slope = tf.clip_by_norm(context.all_reduce("sum", slope), 1.0)
+                slope = slope + tf.reduce_mean(rows) if n == 0 and kind == "one row" else slope
+            shared.assign_sub(0.1 * slope)
+            return loss
+        return mirrored.run(of_replica, args=(rows,))
+    return described(step, tf.ones([5, 6]), of=())
+
+
+for kind in pairwise(ONES, ONES):
+    result[kind] = summed(kind, 2)
+result["once"] = summed("differences", 1)
+
 print(json.dumps(result))
 """
 
@@ -404,6 +440,25 @@ def test_products_with_0_and_updates_by_zeros_train_nothing(
     # The gradient of a slice is given the places of that, which are zeros.
     for other in ("light", "of one", "apart", "kept", "shifted"):
         assert described[other]["idle_ops"] == [], other
+
+
+def test_pairs_that_are_combined_number_by_number(described: dict[str, Any]) -> None:
+    """Up to where they are summed, with gradients, on each replica; rows have more than one number, and each is met by several."""
+    found = {*described["differences"]["pair_ops"]}
+    for replica in ("", "replica_1/"):
+        assert {f"{replica}pairs", f"{replica}Square", f"{replica}Sum"} <= found
+        # TensorFlow names gradients after the scope around their op, which here is none.
+        gradients = {name for name in found if name.startswith(f"gradient_tape/{replica}")}
+        assert gradients
+    assert not any("product" in name or "Mean" in name for name in found)
+    for other in ("not summed", "one row", "nothing in common"):
+        assert described[other]["pair_ops"] == [], other
+
+
+def test_gradients_that_were_summed_are_summed_again(described: dict[str, Any]) -> None:
+    """Not where what each replica has itself was added meanwhile."""
+    sent = {kind: len(described[kind]["sent_ops"]) for kind in ("differences", "once", "one row")}
+    assert sent == {"differences": 2, "once": 0, "one row": 0}
 
 
 def test_trained_is_what_a_gradient_reaches(described: dict[str, Any]) -> None:

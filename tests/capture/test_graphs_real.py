@@ -15,7 +15,7 @@ pytestmark = pytest.mark.tensorflow
 PROGRAM = """
 import json
 import tensorflow as tf
-from traceview.graphs import flow
+from traceview.graphs import values as flow
 from traceview.graphs import calls as graph_values
 from traceview.graphs.flops import describe_flops
 
@@ -172,7 +172,7 @@ def test_counts_by_hand(described: Any, ending: str, count: int | None) -> None:
 TRAINING = """
 import json
 import tensorflow as tf
-from traceview.graphs import flow
+from traceview.graphs import values as flow
 from traceview.graphs import calls as graph_values
 
 weight, slot = tf.Variable(tf.ones([6, 8])), tf.Variable(tf.zeros([6, 8]), trainable=False)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from traceview.graphs.calls import GRADIENT_SCOPE
-from traceview.graphs.flow import Flow, Node, around, node_of
+from traceview.graphs.flow import Flow, Node, node_of
 
 _COMBINES: Final = frozenset(
     ("Add", "AddV2", "Maximum", "Minimum", "Mul", "RealDiv", "SquaredDifference", "Sub")
@@ -14,6 +14,7 @@ _COMBINES: Final = frozenset(
 _EACH: Final = frozenset(
     ("Abs", "Cast", "Exp", "Identity", "Log", "Neg", "Pow", "Relu", "Rsqrt", "Sigmoid", "Softplus", "Sqrt", "Square", "Tanh")
 )  # fmt: skip
+_REPEATS: Final = frozenset(("BroadcastTo", "Tile"))
 _REDUCES: Final = frozenset(("Max", "Mean", "Min", "Prod", "Sum"))
 _LEAST_RANK: Final = 3
 """Two dimensions of rows and one of what each row holds, which a product of matrices would sum over."""
@@ -36,8 +37,34 @@ def of_pairs(flow: Flow) -> set[Node]:
                 waiting += () if is_summed else _of_each(flow, node)
         summed |= {node for node in behind if flow.type_of(node) in _REDUCES}
         found |= behind if not summed.isdisjoint(behind) else set()
-    scopes = {(call, f"{GRADIENT_SCOPE}{name}") for call, name in found}
-    return found | {node for node in flow.ops if (node[0], around(node[1])) in scopes}
+    return found | _gradients(flow, found)
+
+
+def _gradients(flow: Flow, found: set[Node]) -> set[Node]:
+    """What their gradients compute of each number, up to where these are summed, and what repeats a gradient for that."""
+    gradients, waiting = set[Node](), list(found)
+    while waiting:
+        node = waiting.pop()
+        if node not in gradients:
+            gradients.add(node)
+            if node in found or flow.type_of(node) not in _REDUCES:
+                users = flow.takers.get(node, ())
+                waiting += (
+                    each for each in users if GRADIENT_SCOPE in each[1] and _is_large(flow, each)
+                )
+    gradients -= found
+    given = {node_of(node[0], each) for node in gradients for each in flow.ops[node].inputs}
+    return gradients | {
+        each for each in given if GRADIENT_SCOPE in each[1] and _is_large(flow, each)
+    }
+
+
+def _is_large(flow: Flow, node: Node) -> bool:
+    """Whether an op computes or repeats numbers in as many dimensions as pairs have, or sums such."""
+    type_ = flow.type_of(node)
+    known = type_ in _EACH | _COMBINES | _REDUCES | _REPEATS or type_.endswith("Grad")
+    tensors = (*flow.ops[node].inputs[:1], *flow.ops[node].outputs[:1]) if known else ()
+    return any(each.shape.rank is not None and each.shape.rank >= _LEAST_RANK for each in tensors)
 
 
 def _is_of_pairs(op: Any) -> bool:

@@ -473,5 +473,7 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
     if cores is not None:
         owed = cores.owed_by(cores.ran_by(cores.pipeline))
         _recast_without_cores(draft, cores, owed, State.INPUT, with_dispatch=not is_locked)
+        owed = cores.owed_by(cores.ran_by(cores.natives))
+        _recast_without_cores(draft, cores, owed, State.NO_CORE, (By.THREAD, NONE))
         for owed in (cores.owed_by(cores.ran_by_processes), cores.owed_by_limit):
             _recast_without_cores(draft, cores, owed, State.NO_CORE)

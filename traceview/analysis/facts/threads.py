@@ -170,14 +170,18 @@ _SHARED_RATIO: Final = 0.5
 """Of what threads of the model want beyond a core for each device at work: what counts, a choice of ours; nothing shows how much they
 would do at once."""
 
+_BUSY_RATIO: Final = 0.5
+"""Of a core: from here on a thread of iterators that runs no op takes it from the model. With less a healthy program took as long
+without its pipeline, though by the clocks that owed it 12%."""
+
 Floats = npt.NDArray[np.float64]
 
 
 class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     """Who waits for a core on one host, and who has it. `cores`: those that the process may use, of `machine_cores`.
 
-    `model`, `pipeline`, `python`: places of threads in the clocks, those of the model, those of the pipeline, and by the number of
-    each sampled thread of the script. `at_work_ps`: how long the devices were in ops of replicas, or dispatch, added up, in each
+    `model`, `pipeline`, `natives`, `python`: places of threads in the clocks, those of the model, those of the pipeline, those that
+    are of neither and not of Python, as libraries start them, and by the number of each sampled thread of the script. `at_work_ps`: how long the devices were in ops of replicas, or dispatch, added up, in each
     interval between two looks. `cores_beside`: how many other processes took, mean over the load that was recorded.
     """
 
@@ -186,6 +190,7 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     machine_cores: int
     model: tuple[int, ...]
     pipeline: tuple[int, ...]
+    natives: tuple[int, ...]
     python: Mapping[int, int]
     at_work_ps: Int64Array
     cores_beside: float
@@ -329,21 +334,37 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
     ops = states.spans_by_thread(unique_ids(launched[launched != NONE]))
     compute = {*map(clocks.of_line, ops)}
     pipeline = {*map(clocks.of_line, states.spans_by_thread(states.pipeline_work))}
+    iterating = {*map(clocks.of_line, _lines_of_iterators(context, host))} - {*compute, NONE}
+    busy = clocks.ran_ps[:, -1] - clocks.ran_ps[:, 0] >= _BUSY_RATIO * np.ptp(clocks.time_ps)
+    pipeline |= {place for place in iterating if busy[place]}
     pipeline -= {*compute, NONE}
     lines = {*unique_ids(trace.host_columns.line[states.rows_of_model]).tolist()} - {*states.guests}
     calling = {*map(clocks.of_line, states.lines_of_python)}
     python = _of_python(context, host, clocks, {*compute, *calling, *pipeline})
     of_model = {*compute, *map(clocks.of_line, lines)} - {*pipeline, *python.values(), NONE}
+    known = {*pipeline, *python.values(), *of_model, *iterating}
     return CoreWaits(
         clocks=clocks,
         cores=cores,
         machine_cores=max(trace.hosts[host].captured.load.cores or 0, cores),
         model=tuple(sorted(of_model)),
         pipeline=tuple(sorted(pipeline)),
+        natives=tuple(place for place in range(len(clocks.numbers)) if place not in known),
         python=python,
         at_work_ps=_at_work(context, host, clocks),
         cores_beside=_cores_beside(context, host),
     )
+
+
+def _lines_of_iterators(context: Run, host: int) -> list[int]:
+    """The lines of threads of tf.data on which iterators run, of which some work without any op."""
+    trace = context.trace
+    lines = unique_ids(trace.host_columns.line[trace.named_on(host, _is_of_iterator)])
+    return [line for line in lines.tolist() if not trace.runs_model[line]]
+
+
+def _is_of_iterator(name: bytes) -> bool:
+    return name.startswith(b"Iterator::")
 
 
 def _of_python(

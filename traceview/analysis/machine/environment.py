@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from traceview.analysis.machine.load import FEW_CORES, OTHER_PROCESSES, without_core
+from traceview.analysis.machine.load import FEW_CORES, NATIVE_THREADS, OTHER_PROCESSES, without_core
 from traceview.analysis.measures.context import Analysis, View
 from traceview.analysis.measures.device_report import Environment, HostEnvironment, environment_of
 from traceview.document import model as doc
@@ -152,7 +152,7 @@ def _variables(hosts: Sequence[HostEnvironment]) -> Iterator[str]:
 ANALYSIS: Final = Analysis[Environment](
     "environment",
     compute=lambda context: environment_of(context.trace),
-    rules=(OTHER_PROCESSES, FEW_CORES),
+    rules=(OTHER_PROCESSES, FEW_CORES, NATIVE_THREADS),
     diagnose=lambda context, _: without_core(context),
     sections=(environment_section,),
 )
