@@ -1666,5 +1666,38 @@ PROGRAMS: Final = {
                 "collective-exposed": 0.12,
             },
         ),
+        Program(
+            "fit_patterns_of_hosts",
+            "a `PyDataset` passes the pattern of each line as text, of which there are more than `re` keeps compiled",
+            (*_INPUT, *_PYTHON),
+        ),
+        Program(
+            "fit_flattened_maps",
+            "maps are flattened for a dense layer, not averaged, which has a hundred times the weights to sum and to update",
+            ("optimizer-bound", "collective-exposed", "costly-ops"),
+        ),
+        Program(
+            "fit_whole_records_and_versions",
+            "all features of a record are parsed, of which few are taken, and a callback looks up the versions of packages for each line of its log",
+            (*_INPUT, *_PYTHON),
+            second=(*_INPUT, *_PYTHON),
+        ),
+        Program(
+            "loop_sharpness_of_all",
+            "gradients that only say where to look for a flat minimum are averaged over replicas, too",
+            ("collective-exposed",),
+        ),
+        Program(
+            "loop_sampled_stacks",
+            "a thread samples the stacks of all threads with their variables",
+            ("python-thread",),
+        ),
+        Program(
+            "loop_compared_replicas_and_meters",
+            "each epoch of six steps passes a new meter to a compiled function, which is traced again, and NumPy compares the weights of the replicas after each step",
+            ("retracing", *_PYTHON, "d2h-sync"),
+            "mean",
+            second=("retracing", *_PYTHON, "d2h-sync"),
+        ),
     )
 }
