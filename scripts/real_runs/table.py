@@ -1689,7 +1689,7 @@ PROGRAMS: Final = {
         ),
         Program(
             "loop_sampled_stacks",
-            "a thread samples the stacks of all threads with their variables",
+            "a thread samples the stack of the loop with its variables",
             ("python-thread",),
         ),
         Program(

@@ -9,7 +9,7 @@ import tensorflow as tf
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 from scripts.real_runs.training import mirrored, numbers
 
-BATCH, SIDE, KINDS, UNITS = 48, 32, 20, 192
+BATCH, SIDE, KINDS, UNITS = 48, 32, 20, 288
 
 strategy = mirrored(2)
 pictures = numbers(BATCH * 4, SIDE, SIDE, 3)

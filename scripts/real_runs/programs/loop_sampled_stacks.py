@@ -1,4 +1,4 @@
-"""Soft actor and critics with a replay memory; slow: a thread that samples the stacks of all threads with their variables, to find what is slow, was left on."""
+"""Soft actor and critics with a replay memory; slow: a thread that samples the stack of the loop with its variables, to find what is slow, was left on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tensorflow as tf
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 from scripts.real_runs.training import numbers
 
-BATCH, KEPT, STATE, ACTION, UNITS, SECONDS = 2048, 20_000, 48, 8, 320, 0.001
+BATCH, KEPT, STATE, ACTION, UNITS, SECONDS = 1024, 20_000, 48, 8, 320, 0.001
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 memory = {
@@ -26,7 +26,7 @@ memory = {
 
 
 class Sampler(threading.Thread):
-    """Counts where each thread is and what it holds, many times a second."""
+    """Counts where the loop is and what it holds, many times a second."""
 
     def __init__(self) -> None:
         super().__init__(name="sampler", daemon=True)
@@ -34,10 +34,10 @@ class Sampler(threading.Thread):
 
     def run(self) -> None:
         while not self.is_over.wait(SECONDS):
-            for frame in sys._current_frames().values():
-                stack = traceback.walk_stack(frame)
-                found = traceback.StackSummary.extract(stack, capture_locals=True)
-                self.counts["".join(found.format())] += 1
+            frame = sys._current_frames()[threading.main_thread().ident or 0]
+            stack = traceback.walk_stack(frame)
+            found = traceback.StackSummary.extract(stack, capture_locals=True)
+            self.counts["".join(found.format())] += 1
 
 
 def network(inputs: int, outputs: int) -> Any:
