@@ -1666,5 +1666,53 @@ PROGRAMS: Final = {
                 "collective-exposed": 0.12,
             },
         ),
+        Program(
+            "fit_patterns_of_hosts",
+            "a `PyDataset` passes the pattern of each line as text, of which there are more than `re` keeps compiled",
+            (*_INPUT, *_PYTHON),
+            # One batch that a data set repeats.
+            present={"input-bound": 0.13, "callback-stall": 0.13, "python-stall": 0.13},
+        ),
+        Program(
+            "fit_flattened_maps",
+            "maps are flattened for a dense layer, not averaged, which has a hundred times the weights to sum and to update",
+            ("optimizer-bound", "collective-exposed", "costly-ops"),
+        ),
+        Program(
+            "fit_whole_records_and_versions",
+            "all features of a record are parsed, of which few are taken, and a callback looks up the versions of packages for each line of its log",
+            (*_INPUT, *_PYTHON),
+            second=(*_INPUT, *_PYTHON),
+            # One batch, parsed before; without the log.
+            present={"input-bound": 0.18, "callback-stall": 0.09, "python-stall": 0.09},
+        ),
+        Program(
+            "loop_sharpness_of_all",
+            "gradients that only say where to look for a flat minimum are averaged over replicas, too",
+            ("collective-exposed",),
+            # One batch for all steps; without the mean.
+            present={"input-bound": 0.073, "collective-exposed": 0.045},
+        ),
+        Program(
+            "loop_sampled_stacks",
+            "a thread samples the stack of the loop with its variables",
+            ("python-thread",),
+            # One batch for all steps.
+            present={"callback-stall": 0.07, "python-stall": 0.07},
+        ),
+        Program(
+            "loop_compared_replicas_and_meters",
+            "each epoch of six steps passes a new meter to a compiled function, which is traced again, and NumPy compares the weights of the replicas after each step",
+            ("retracing", *_PYTHON, "d2h-sync"),
+            "mean",
+            second=("retracing", *_PYTHON, "d2h-sync"),
+            # One batch for all steps; without the sum; without the meter.
+            present={
+                "input-bound": 0.075,
+                "collective-exposed": 0.09,
+                "callback-stall": 0.055,
+                "python-stall": 0.055,
+            },
+        ),
     )
 }
