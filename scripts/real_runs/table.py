@@ -1670,8 +1670,9 @@ PROGRAMS: Final = {
             "loop_packed_service",
             "batches of a `tf.data` service in another process of the same machine are packed for the way, and unpacked",
             _INPUT,
+            statistic="mean",
             # One batch for all steps.
-            present={"input-bound": 0.3},
+            present={"input-bound": 0.33},
         ),
         Program(
             "loop_forked_reports",

@@ -34,9 +34,13 @@ def batches_of(address: str, is_slow: bool) -> Any:
     spectrograms = np.round(numbers(SAMPLES, FRAMES, BINS), 1)
     columns = (spectrograms, spectrograms[:, -1].mean(axis=1))
     dataset = tf.data.Dataset.from_tensor_slices(columns).shuffle(SAMPLES).repeat().batch(BATCH)
+    options = tf.data.Options()
+    # Tuning would take the first steps to learn how many threads pack and unpack.
+    options.autotune.enabled = False
     packing = "AUTO" if is_slow else None
     remote = service.distribute("parallel_epochs", address, compression=packing)
-    return dataset.take(2 * STEPS).apply(remote).prefetch(2)
+    dataset = dataset.take(2 * STEPS).with_options(options).apply(remote)
+    return dataset.prefetch(2).with_options(options)
 
 
 def train(address: str, is_slow: bool, clock: StepClock) -> None:
@@ -61,7 +65,9 @@ def train(address: str, is_slow: bool, clock: StepClock) -> None:
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
-    for spectrograms, loudness in batches_of(address, is_slow):
+    for _, (spectrograms, loudness) in zip(
+        range(STEPS), batches_of(address, is_slow), strict=False
+    ):
         learn(spectrograms, loudness).numpy()
         clock.step_ended()
 
