@@ -1713,6 +1713,51 @@ PROGRAMS: Final = {
                 "callback-stall": 0.055,
                 "python-stall": 0.055,
             },
+            "loop_packed_service",
+            "batches of a `tf.data` service in another process of the same machine are packed for the way, and unpacked",
+            _INPUT,
+            statistic="mean",
+            # One batch for all steps.
+            present={"input-bound": 0.33},
+        ),
+        Program(
+            "loop_forked_reports",
+            "the whole process is forked for the report of every third step, and copies the pages that it changes then",
+            _PYTHON,
+            statistic="mean",
+            # One batch for all steps, and no reports.
+            present={"callback-stall": 0.08, "python-stall": 0.08},
+        ),
+        Program(
+            "fit_columns_and_leak_hunt",
+            "each of 64 columns of a row is a tensor of its own until batches are made, and a callback looks through all objects of Python after every twelfth batch",
+            (*_INPUT, *_PYTHON, "garbage-collection"),
+            statistic="mean",
+            second=(*_INPUT, *_PYTHON, "garbage-collection"),
+            # A cached batch; with one input of all columns.
+            present={"input-bound": 0.045, "callback-stall": 0.07, "python-stall": 0.07},
+        ),
+        Program(
+            "jax_split_pictures",
+            "each of four devices has a part of every picture, so that each convolution exchanges borders",
+            ("collective-exposed", "small-collectives", "d2d-copies"),
+            # By `shard_map`, without the sum.
+            present={"collective-exposed": 0.25, "small-collectives": 0.25},
+        ),
+        Program(
+            "keras_jax_late_narrowing",
+            "hidden pictures are made larger before a convolution of single pixels takes most of their channels away",
+            ("costly-ops", "repeated-compute"),
+            # One batch, which lies on the device.
+            present={"input-bound": 0.06, "callback-stall": 0.06, "python-stall": 0.06},
+        ),
+        Program(
+            "jax_hessians_and_triangles",
+            "all second derivatives of a network are taken, where one is needed, and SciPy makes the triangles between stations anew for each batch",
+            ("costly-ops", "untrained-compute", "repeated-compute", *_PYTHON),
+            second=("costly-ops", "untrained-compute", "repeated-compute", *_PYTHON),
+            # One batch for all steps.
+            present={"callback-stall": 0.11, "python-stall": 0.11},
         ),
     )
 }
