@@ -1706,13 +1706,15 @@ PROGRAMS: Final = {
             ("retracing", *_PYTHON, "d2h-sync"),
             "mean",
             second=("retracing", *_PYTHON, "d2h-sync"),
-            # One batch for all steps; without the sum; without the meter.
+            # One batch for all steps; without the sum; without the meter, and for Python between steps without the next batch, too.
             present={
                 "input-bound": 0.075,
                 "collective-exposed": 0.09,
-                "callback-stall": 0.055,
+                "callback-stall": 0.17,
                 "python-stall": 0.055,
             },
+        ),
+        Program(
             "loop_packed_service",
             "batches of a `tf.data` service in another process of the same machine are packed for the way, and unpacked",
             _INPUT,
