@@ -115,6 +115,7 @@ def clocks_group(
     every_ms: int = 10,
     idents: Mapping[int, int] | None = None,
     later: tuple[int, dict[int, tuple[float, float]]] | None = None,
+    unnamed: Sequence[int] = (),
 ) -> dict[str, Any]:
     """The group `threads`: by thread, which part of a core it has all the time, and which part of the time it waits for one.
 
@@ -136,4 +137,4 @@ def clocks_group(
         for column in columns
         for before, value in zip([0, *column], column, strict=False)
     )
-    return {"rows": compressed(packed)}
+    return {"rows": compressed(packed), "unnamed": list(unnamed)}

@@ -186,9 +186,10 @@ def test_iterators_that_run_no_op_are_the_pipeline_from_half_a_core_on(
 
 
 def test_native_threads_cost_what_they_ran(tmp_path: Path) -> None:
-    """Such as those of a library: they record nothing, and Python does not know them."""
+    """Such as those of a library: they record nothing, and neither Python nor anybody who names threads knows them."""
     loads = {**LOADS, PIPELINE: (0.2, 0.0), NOBODY: (0.8, 0.0)}
-    finding = found(tmp_path, loads=loads, code="native-threads")
+    assert found(tmp_path / "named", loads=loads, code="native-threads") is None
+    finding = found(tmp_path / "unnamed", loads=loads, code="native-threads", unnamed=[NOBODY])
     left_ms = (OP_MS + DISPATCH_MS) * (1 - 0.2 * 0.3)
     assert lost_ms(finding) == pytest.approx(0.8 * left_ms, rel=0.03)
     assert finding is not None

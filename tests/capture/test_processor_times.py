@@ -41,6 +41,27 @@ def ran_ns(times: ThreadTimes, thread: int) -> int:
 
 
 @counts_waits
+def test_threads_that_nobody_has_named() -> None:
+    """One that is given a name is not among them; others have that of the process."""
+    numbers: list[int] = []
+
+    def work() -> None:
+        numbers.append(number := threading.get_native_id())
+        if len(numbers) == 2:
+            Path(f"/proc/self/task/{number}/comm").write_bytes(b"tf_Compute")
+        time.sleep(0.1)
+
+    def start_two() -> None:
+        for _ in range(2):
+            threading.Thread(target=work).start()
+            time.sleep(0.02)
+
+    unnamed = noted(start_two).unnamed
+    assert {os.getpid(), numbers[0]} <= unnamed
+    assert numbers[1] not in unnamed
+
+
+@counts_waits
 def test_a_thread_that_computes_and_one_that_sleeps() -> None:
     numbers: dict[str, int] = {}
     idents: dict[str, int] = {}

@@ -29,7 +29,14 @@ LINE_OF = {
 
 
 def lines_of(*graphs: dict[str, int | None]) -> GraphLines:
-    return GraphLines([GraphValues(*[()] * 12, None, (), LINES, graph, {}, ()) for graph in graphs])
+    return GraphLines(
+        [
+            GraphValues(
+                (), (), (), (), (), (), (), (), (), (), (), (), None, (), LINES, graph, {}, ()
+            )
+            for graph in graphs
+        ]
+    )
 
 
 @pytest.mark.parametrize(

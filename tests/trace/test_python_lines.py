@@ -416,7 +416,7 @@ def clocks_of(
     )
     recording: Any = None
     idents = (THREADS[LOADER]["ident"],)
-    return {0: ThreadClocks(recording, time, (3,), idents, ran[None], waited[None])}
+    return {0: ThreadClocks(recording, time, (3,), idents, ran[None], waited[None], frozenset())}
 
 
 @pytest.mark.parametrize(("computes", "is_named"), [(5, True), (4, False)])

@@ -85,5 +85,5 @@ def test_a_wait_began_before_the_round_that_counted_it() -> None:
     recording: Any = None
     time, ran = np.arange(5) * 10, np.arange(5)[None] * 2
     waited = np.array([[0, 0, 0, 14, 14]])
-    clocks = ThreadClocks(recording, time, (3,), (0,), ran, waited)
+    clocks = ThreadClocks(recording, time, (3,), (0,), ran, waited, frozenset())
     assert np.diff(clocks.ready_ps).tolist() == [[0, 6, 8, 0]]

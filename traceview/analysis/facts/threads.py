@@ -181,7 +181,7 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     """Who waits for a core on one host, and who has it. `cores`: those that the process may use, of `machine_cores`.
 
     `model`, `pipeline`, `natives`, `python`: places of threads in the clocks, those of the model, those of the pipeline, those that
-    are of neither and not of Python, as libraries start them, and by the number of each sampled thread of the script. `at_work_ps`: how long the devices were in ops of replicas, or dispatch, added up, in each
+    are of neither and not of Python, and that nobody has named, as libraries start them, and by the number of each sampled thread of the script. `at_work_ps`: how long the devices were in ops of replicas, or dispatch, added up, in each
     interval between two looks. `cores_beside`: how many other processes took, mean over the load that was recorded.
     """
 
@@ -349,7 +349,11 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
         machine_cores=max(trace.hosts[host].captured.load.cores or 0, cores),
         model=tuple(sorted(of_model)),
         pipeline=tuple(sorted(pipeline)),
-        natives=tuple(place for place in range(len(clocks.numbers)) if place not in known),
+        natives=tuple(
+            place
+            for place, number in enumerate(clocks.numbers)
+            if number in clocks.unnamed and place not in known
+        ),
         python=python,
         at_work_ps=_at_work(context, host, clocks),
         cores_beside=_cores_beside(context, host),

@@ -486,7 +486,10 @@ NATIVE_THREADS: Final = Rule(
         "the threads, which the capture reads on Linux"
     ),
     states=(State.NO_CORE,),
-    action="Let libraries start no threads: `OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1` before the command.",
+    action=(
+        "If BLAS or OpenMP has started them, let it start none: `OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1` before the "
+        "command."
+    ),
     advice=(
         "Or around a call, `with threadpoolctl.threadpool_limits(1):`; OpenCV has `cv2.setNumThreads(0)`. A step that calls SciPy took "
         "7.7 instead of 12.2 ms with one thread of BLAS (two cores)."

@@ -48,6 +48,7 @@ class ProcessorTimesListener(WindowListener):
 
     `threads` holds `rows`, a compressed text of int64 in five columns, by thread and time: Unix nanoseconds, number of the thread, what pthread_self returns in it (0 where
     not known), and nanoseconds that it ran and waited until then, each as the difference from the row before. A thread has a row for each round in which a clock of it had moved.
+    `unnamed` has the numbers of threads with the name of the process, which nobody has given one.
     """
 
     def __init__(self) -> None:
@@ -79,7 +80,8 @@ class ProcessorTimesListener(WindowListener):
             noted = sorted(iter_unpack("=qqqqq", rows), key=lambda row: (row[1], row[0]))
             # As differences, which compress better.
             pairs = (pair for column in zip(*noted, strict=True) for pair in pairwise((0, *column)))
-            sidecar.add("threads", {"rows": compressed(*(pack("<q", b - a) for a, b in pairs))})
+            columns = compressed(*(pack("<q", b - a) for a, b in pairs))
+            sidecar.add("threads", {"rows": columns, "unnamed": _unnamed()})
 
     def finished(self) -> None:
         """Stop where the profile failed."""
@@ -98,6 +100,18 @@ def _usable_cores() -> int:
             if quota > 0 and period > 0:
                 count = min(count, -(-quota // period))
     return count
+
+
+def _unnamed() -> list[int]:
+    """The numbers of threads of this process that have its name; TensorFlow, XLA, gRPC and drivers name theirs."""
+    names: dict[int, bytes] = {}
+    with suppress(OSError):
+        for folder in (_PROC / "self" / "task").iterdir():
+            # A thread may end meanwhile.
+            with suppress(OSError):
+                names[int(folder.name)] = (folder / "comm").read_bytes()
+    own = names.get(os.getpid())
+    return sorted(number for number, name in names.items() if name == own)
 
 
 def _times() -> tuple[int, ...]:

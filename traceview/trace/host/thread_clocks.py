@@ -33,7 +33,8 @@ class ThreadClocks(Struct, frozen=True, eq=False, dict=True):
     """The clocks at the rounds in which they were read.
 
     `time_ps`: int64 `[r]`. `ran_ps`, `waited_ps`: int64 `[threads, r]`, what each had run and waited until then. `numbers`: the
-    kernel's numbers of the threads. `idents`: what pthread_self returns in each, 0 where not known.
+    kernel's numbers of the threads. `idents`: what pthread_self returns in each, 0 where not known. `unnamed`: the numbers of those that
+    nobody has named.
     """
 
     recording: Recording
@@ -42,6 +43,7 @@ class ThreadClocks(Struct, frozen=True, eq=False, dict=True):
     idents: tuple[int, ...]
     ran_ps: Int64Array
     waited_ps: Int64Array
+    unnamed: frozenset[int]
 
     @cached_property
     def ready_ps(self) -> Int64Array:
@@ -110,6 +112,7 @@ def _of_host(recording: Recording, host: int) -> ThreadClocks | None:
         idents=tuple(times.ident[last - 1].tolist()),
         ran_ps=times.ran_ns[np.stack(row)] * PS_PER_NS,
         waited_ps=times.waited_ns[np.stack(row)] * PS_PER_NS,
+        unnamed=times.unnamed,
     )
 
 

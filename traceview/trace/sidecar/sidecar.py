@@ -286,13 +286,14 @@ class ThreadsRecord(Struct, frozen=True):
     """The group of the sidecar."""
 
     rows: str | None
+    unnamed: tuple[RecordedCount, ...]
 
 
 class ThreadTimes(Struct, frozen=True, eq=False):
     """The clocks of the threads of one host, all int64 `[n]`, by thread and time.
 
     `t_ns`: Unix. `thread`: the kernel's numbers. `ident`: what pthread_self returns, 0 where not known. `ran_ns`, `waited_ns`:
-    how long it had run until then, and how long it had been ready without a core.
+    how long it had run until then, and how long it had been ready without a core. `unnamed`: the threads that nobody has named.
     """
 
     t_ns: Int64Array
@@ -300,6 +301,7 @@ class ThreadTimes(Struct, frozen=True, eq=False):
     ident: Int64Array
     ran_ns: Int64Array
     waited_ns: Int64Array
+    unnamed: frozenset[int]
 
 
 def thread_times(record: ThreadsRecord, wrong: list[str], path: str) -> ThreadTimes | None:
@@ -328,7 +330,8 @@ def thread_times(record: ThreadsRecord, wrong: list[str], path: str) -> ThreadTi
     ):
         wrong.append(f"{path}.rows")
         return None
-    return ThreadTimes(t_ns, thread, ident, ran_ns, waited_ns) if count else None
+    unnamed = frozenset(record.unnamed)
+    return ThreadTimes(t_ns, thread, ident, ran_ns, waited_ns, unnamed) if count else None
 
 
 _SIZES: Final = r"^[\d,]{0,99}$"
