@@ -1756,8 +1756,14 @@ PROGRAMS: Final = {
         Program(
             "jax_hessians_and_triangles",
             "all second derivatives of a network are taken, where one is needed, and SciPy makes the triangles between stations anew for each batch",
-            ("costly-ops", "untrained-compute", "repeated-compute", *_PYTHON),
-            second=("costly-ops", "untrained-compute", "repeated-compute", *_PYTHON),
+            ("costly-ops", "untrained-compute", "repeated-compute", "native-threads", *_PYTHON),
+            second=(
+                "costly-ops",
+                "untrained-compute",
+                "repeated-compute",
+                "native-threads",
+                *_PYTHON,
+            ),
             # One batch for all steps.
             present={"callback-stall": 0.11, "python-stall": 0.11},
         ),

@@ -10,6 +10,7 @@ import pytest
 
 from tests.xplane.hlo_messages import F32, ModuleWriter
 from tests.xplane.test_hlo import read
+from tests.xplane.test_hlo_flops import convolution
 from traceview.xplane.columns import Instruction, Program
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.hlo import read_instructions
@@ -354,3 +355,67 @@ def test_gradients_of_examples_of_which_only_the_sum_is_read_are_one_product(
     assert needs(module, "examples") == (expected if is_needless else {})
     found = read(module.message)
     assert {name for name, each in found.items() if each.is_update} == updates
+
+
+def enlarged(
+    times: int = 4, *, scope: str = "", adds: str = "", sums: str = "add", is_given: bool = False
+) -> ModuleWriter:
+    """12 rows are repeated, and multiplied with weights; with gradients of the weights, and of the rows, which are added up again.
+
+    `scope`: of the repetition. `adds`: what is added to all rows, `bias` or `noise`. `sums`: what makes one of several gradients.
+    """
+    module, count = ModuleWriter(), 12 * times
+    rows, weights = (module.add(name, "parameter", shape=shape) for name, shape in (("rows", (12, 16)), ("weights", (16, 8))))  # fmt: skip
+    slopes, noise = (module.add(name, "parameter", shape=(count, of)) for name, of in (("slopes", 8), ("noise", 16)))  # fmt: skip
+    bias = module.add("bias", "parameter", shape=(16,))
+    spread = module.add("spread", "broadcast", bias, shape=(count, 16))
+    dims(module, 1)
+    repeated = module.add("repeated", "broadcast", rows, shape=(12, times, 16), scope=scope)
+    dims(module, 0, 2)
+    whole = module.add("whole", "reshape", repeated, shape=(count, 16))
+    if adds:
+        whole = module.add("sum", "add", whole, {"bias": spread, "noise": noise}[adds], shape=(count, 16))  # fmt: skip
+    made = product(module, "made", whole, weights, (count, 8), summed=(1, 0))
+    of_weights = product(module, "of_weights", whole, slopes, (16, 8), BACK, summed=(0, 0))
+    of_rows = product(module, "of_rows", slopes, weights, (count, 16), BACK, summed=(1, 1))
+    apart = module.add("apart", "reshape", of_rows, shape=(12, times, 16))
+    module.add("one", "parameter", computation=7)
+    module.add("joined", sums, module.last(7).id, computation=7)
+    back = module.add("back", "reduce", apart, number(module, "zero"), calls=(7,), shape=(12, 16))
+    dims(module, 1)
+    given = [made, of_weights, back, *([of_rows] if is_given else [])]
+    module.computation().root_id = module.add("root", "tuple", *given)
+    return module
+
+
+def test_products_of_copies_of_rows_and_of_rows_that_are_added_up() -> None:
+    every = ("made", "of_weights", "of_rows")
+    assert needs(enlarged(), "copies") == dict.fromkeys(every, 0.25)
+    assert needs(enlarged(3), "copies") == dict.fromkeys(every, 0.333)
+    assert needs(enlarged(2), "copies") == {}
+    assert needs(enlarged(adds="bias"), "copies") == dict.fromkeys(every, 0.25)
+    # Where others are added they are no copies, and a gradient repeats what was one number.
+    assert needs(enlarged(adds="noise"), "copies") == {"of_rows": 0.25}
+    assert needs(enlarged(scope=BACK + "broadcast"), "copies") == {"of_rows": 0.25}
+    assert needs(enlarged(sums="maximum"), "copies") == dict.fromkeys(every[:2], 0.25)
+    assert needs(enlarged(is_given=True), "copies") == dict.fromkeys(every[:2], 0.25)
+
+
+@pytest.mark.parametrize(
+    ("window", "groups", "is_product"), [(1, 1, True), (3, 1, False), (1, 2, False)]
+)
+def test_a_convolution_of_single_places_is_a_product(
+    window: int, groups: int, is_product: bool
+) -> None:
+    """Of pictures that were enlarged from 4 x 4 to 8 x 8 pixels."""
+    module = ModuleWriter()
+    small = module.add("small", "parameter", shape=(2, 4, 4, 16))
+    kernel = module.add("kernel", "parameter", shape=(window, window, 16 // groups, 8))
+    wide = module.add("wide", "broadcast", small, shape=(2, 4, 2, 4, 2, 16))
+    dims(module, 0, 1, 3, 5)
+    large = module.add("large", "reshape", wide, shape=(2, 8, 8, 16))
+    root = module.add("made", "convolution", large, kernel, shape=(2, 8, 8, 8))
+    convolution(module.last(), (window, window))
+    module.last().feature_group_count = groups
+    module.computation().root_id = root
+    assert needs(module, "copies") == ({"made": 0.25} if is_product else {})

@@ -296,7 +296,17 @@ class Exchange(Struct, frozen=True):
 
 Copied: TypeAlias = Literal["", "argument", "inside"]
 Need: TypeAlias = Literal[
-    "", "number", "choice", "mask", "zeros", "order", "alike", "examples", "moved", "activations"
+    "",
+    "number",
+    "choice",
+    "mask",
+    "zeros",
+    "order",
+    "copies",
+    "alike",
+    "examples",
+    "moved",
+    "activations",
 ]
 
 Arrays: TypeAlias = frozenset[tuple[int, tuple[int, ...]]]
@@ -321,7 +331,8 @@ class Instruction(Struct, frozen=True):
     `copy` whether it is of an `argument` that the program may not overwrite, or `inside` of a loop or a branch.
     `need`: `number` of a gradient of which the program uses no more than a number, such as a norm; `choice` of what a
     `select` may drop for an array as it was given, by a condition on numbers that were given; `mask` of what is used in a
-    `part` that the program says; `zeros` of products with a constant of which this part is not 0; `order` of products of three matrices that take this part in another order; `alike` of a collective that in all but this part exchanges what all devices have alike, or
+    `part` that the program says; `zeros` of products with a constant of which this part is not 0; `order` of products of three matrices that take this part in another order;
+    `copies` of products of rows of which all but this part are copies; `alike` of a collective that in all but this part exchanges what all devices have alike, or
     gathers what each then computes alike, and of a copy for such a one; `activations` of a collective of what a model makes of its batch, or of the gradients of that.
     `taken`, `given`: the arrays that the program takes and gives.
     """

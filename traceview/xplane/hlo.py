@@ -26,8 +26,12 @@ from traceview.xplane.hlo_module import (
     DEEPEST,
     DOT,
     DOT_CONTRACTED,
+    INPUT_SPATIAL,
+    KERNEL_INPUT_FEATURE,
+    KERNEL_OUTPUT_FEATURE,
     LONGEST_CONFIG,
     MOST_DIMENSIONS,
+    OUTPUT_SPATIAL,
     PARAMETER_NUMBER,
     TARGET,
     WINDOW,
@@ -45,10 +49,6 @@ from traceview.xplane.message import Message
 LARGEST: Final = 2**62
 """More operations than any instruction has: a number above is damage, or of a dimension that is not known."""
 
-KERNEL_OUTPUT_FEATURE: Final = 4
-KERNEL_INPUT_FEATURE: Final = 3
-INPUT_SPATIAL: Final = 11
-OUTPUT_SPATIAL: Final = 12
 OUTPUT_BATCH: Final = 9
 OUTPUT_FEATURE: Final = 10
 """Fields of `ConvolutionDimensionNumbers`; what is 0 is not written."""
@@ -299,6 +299,7 @@ class _Program:
         needs: dict[Key, tuple[Need, float]] = dict.fromkeys(shares.moved, ("moved", 1.0))
         needs |= dict.fromkeys(shares.activations, ("activations", 0.0))
         with suppress(*_NOT_TOLD):
+            needs |= {key: ("copies", part) for key, part in masks.copies().items()}
             needs |= {key: ("order", part) for key, part in masks.orders().items()}
             needs |= masks.parts()
             of_examples = flow.gradients_of_examples()

@@ -230,14 +230,14 @@ class Flow:
         for number in sorted(large, reverse=True):
             users = self.users[number]
             is_summed[number] = bool(users) and all(
-                is_summed.get(one, False) if one in large else self._is_sum(one) for one in users
+                is_summed.get(one, False) if one in large else self.is_sum(one) for one in users
             )
             is_summed[number] &= self._is_factored(number)
             for key in {self.nodes[one].owner for one in (number, *users)}:
                 found[key] = found.get(key, True) and is_summed[number]
         return found
 
-    def _is_sum(self, number: int) -> bool:
+    def is_sum(self, number: int) -> bool:
         """Whether a node adds up numbers."""
         at = self.nodes[number].at
         if at.opcode != "reduce" or not at.called:

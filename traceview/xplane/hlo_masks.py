@@ -21,16 +21,23 @@ from traceview.xplane.columns import Need
 from traceview.xplane.hlo_flow import GRADIENT, MOVES, OF_EACH, OF_ONE, VIEWS, Flow, Key, Node
 from traceview.xplane.hlo_module import (
     BACKEND_CONFIG,
+    BATCH_GROUPS,
     COMPARED,
+    CONVOLUTION,
     DEEPEST,
     DIMENSIONS_OF,
     DOT,
+    FEATURE_GROUPS,
     GATHER,
+    INPUT_SPATIAL,
+    KERNEL_INPUT_FEATURE,
+    KERNEL_OUTPUT_FEATURE,
     LITERAL,
     LITERAL_SHAPE,
     LONGEST_CONFIG,
     MINOR_TO_MAJOR,
     MOST_DIMENSIONS,
+    OUTPUT_SPATIAL,
     SCATTER,
     SHAPE,
     SHAPE_LAYOUT,
@@ -126,12 +133,15 @@ class Masks:
         found = {}
         for number, node in enumerate(self._nodes):
             is_call = node.at.opcode == "custom-call"
-            if node.at.opcode == "dot" or (is_call and node.fields.text(TARGET).startswith(GEMM)):
+            is_product = node.at.opcode in ("dot", "convolution")
+            if is_product or (is_call and node.fields.text(TARGET).startswith(GEMM)):
                 with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
                     found[number] = self._product(node)
         return found
 
     def _product(self, node: Node) -> _Product:
+        if node.at.opcode == "convolution":
+            return self._convolution(node)
         if node.at.opcode == "dot":
             of = node.fields.message(DOT)
             left, right, *batches = (of.numbers(field, MOST_DIMENSIONS) for field in range(1, 5))
@@ -152,6 +162,30 @@ class Masks:
             raise ValueError("another result")
         flops = 2 * prod((*node.sizes, *(self._nodes[node.operands[0]].sizes[one] for one in left)))
         return _Product(pairs, [*zip(left, right, strict=True)], flops)
+
+    def _convolution(self, node: Node) -> _Product:
+        """One whose windows have one place, or hold all of the input: it multiplies matrices."""
+        of, groups = node.fields.message(CONVOLUTION), (FEATURE_GROUPS, BATCH_GROUPS)
+        batch, to_batch, feature, to_feature, one, other = (
+            next(iter(of.numbers(field, 1)), 0)
+            for field in (7, 9, 8, 10, KERNEL_INPUT_FEATURE, KERNEL_OUTPUT_FEATURE)
+        )
+        left, right = (self._nodes[operand].sizes for operand in node.operands[:2])
+        pairs, summed = [(batch, to_batch)], [(feature, one)]
+        for at, in_kernel, to in zip(
+            *(of.numbers(field, MOST_DIMENSIONS) for field in (INPUT_SPATIAL, 6, OUTPUT_SPATIAL)),
+            strict=True,
+        ):
+            if right[in_kernel] == 1 and left[at] == node.sizes[to]:
+                pairs.append((at, to))
+            elif node.sizes[to] == 1 and left[at] == right[in_kernel]:
+                summed.append((at, in_kernel))
+            else:
+                raise ValueError("a window")
+        if any(node.fields.number(field) > 1 for field in groups):
+            raise ValueError("several convolutions")
+        flops = 2 * prod((*node.sizes, *(left[place] for place, _ in summed)))
+        return _Product([pairs, [(other, to_feature)]], summed, flops)
 
     @cached_property
     def _varies(self) -> list[frozenset[int]]:
@@ -442,6 +476,70 @@ class Masks:
                 else:
                     return []
         return found
+
+    @cached_property
+    def _copied(self) -> list[Mask]:
+        """By node of which part all that it holds are copies; none of single numbers, nor of what a gradient repeats."""
+        found: list[Mask] = []
+        for number, node in enumerate(self._nodes):
+            of, opcode, mask = node.operands, node.at.opcode, WHOLE
+            moved = [
+                self._moved(found[one], self._pairs(number, place), self._nodes[one].sizes)
+                if found[one].part < 1
+                else WHOLE
+                for place, one in enumerate(of)
+            ]
+            if opcode in MOVES | OF_EACH and moved:
+                # The others are the same for all copies, or copies in the same way.
+                most = max(
+                    (one for one in moved if one.part < 1), key=lambda one: one.part, default=WHOLE
+                )
+                is_alone = all(
+                    own == most or self._varies[one].isdisjoint(most.dims)
+                    for one, own in zip(of, moved, strict=True)
+                )
+                mask = most if is_alone else WHOLE
+            if opcode == "broadcast" and self._varies[of[0]] and not self._is_gradient(number):
+                kept = {at for _, at in self._pairs(number, 0)}
+                new = [at for at in range(len(node.sizes)) if at not in kept]
+                own = self._part(node.alike, new, 1, number)
+                dims, part = mask.dims | own.dims, mask.part * own.part
+                mask = Mask(mask.made_by | own.made_by, dims, part)
+            found.append(mask)
+        return found
+
+    def _added_up(self, number: int) -> float:
+        """Which part of a result is left where nothing reads it but what adds numbers of it up, in whatever order."""
+        part = 1.0
+        while number not in self._flow.given and len(users := {*self._flow.users[number]}) == 1:
+            before, number = number, next(iter(users))
+            node = self._nodes[number]
+            if self._flow.is_sum(number):
+                part *= prod(node.sizes) / max(prod(self._nodes[before].sizes), 1)
+            elif node.at.opcode not in VIEWS:
+                break
+        return part
+
+    def copies(self) -> dict[Key, float]:
+        """Products of copies of rows, or of rows that are added up, by event, and which part of their operations one of each would take."""
+        done: dict[Key, list[float]] = {}
+        for number, of in self._products.items():
+            node, part = self._nodes[number], 1.0
+            sides = [{one for one, _ in pairs} for pairs in of.pairs]
+            both = {at for _, at in of.pairs[0]} & {at for _, at in of.pairs[1]}
+            for place in (0, 1):
+                mask = self._copied[node.operands[place]]
+                free = sides[place] - {one for one, at in of.pairs[place] if at in both}
+                # Of copies in what is summed the other factor can be summed first.
+                if mask.dims <= free or mask.dims <= {one[place] for one in of.summed}:
+                    part = min(part, mask.part)
+            if not both:
+                part = min(part, self._added_up(number))
+            flops = done.setdefault(node.owner, [0.0, 0.0])
+            flops[0] += of.flops * part
+            flops[1] += of.flops
+        parts = {key: some / whole for key, (some, whole) in done.items() if whole}
+        return {key: part for key, part in parts.items() if part <= _MOST_LEFT}
 
     def parts(self) -> dict[Key, tuple[Need, float]]:
         """Which part of what events compute is left by masks, or zeros: of products, and of what is computed of these in between."""

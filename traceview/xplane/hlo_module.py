@@ -54,6 +54,11 @@ DIMENSIONS_OF: Final = 14
 """Of an instruction: those that are summed, or new, or in another order."""
 WINDOW: Final = 15
 CONVOLUTION: Final = 16
+FEATURE_GROUPS, BATCH_GROUPS = 50, 61
+KERNEL_INPUT_FEATURE: Final = 3
+KERNEL_OUTPUT_FEATURE: Final = 4
+INPUT_SPATIAL: Final = 11
+OUTPUT_SPATIAL: Final = 12
 TARGET: Final = 28
 DOT: Final = 30
 GATHER, SLICE_SIZES, SCATTER = 33, 34, 48

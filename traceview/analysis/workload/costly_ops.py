@@ -118,6 +118,7 @@ BY_NAME: Final = (
     OpsByName(UNTRAINED, "number", is_one=lambda each: each.need == "number"),
     OpsByName(CHOSEN, "choice", is_one=lambda each: each.need == "choice"),
     OpsByName(COSTLY_OPS, "order", is_one=lambda each: each.need == "order"),
+    OpsByName(COSTLY_OPS, "copies", is_one=lambda each: each.need == "copies"),
     OpsByName(COSTLY_OPS, "examples", is_one=lambda each: each.need == "examples"),
     OpsByName(COSTLY_OPS, "zeros", is_one=lambda each: each.need == "zeros"),
     OpsByName(COSTLY_OPS, "mask", is_one=lambda each: each.need == "mask"),
