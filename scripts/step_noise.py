@@ -23,10 +23,10 @@ from traceview.comparison.noise import (
     DEVICE_SPREAD,
     REPLICA_SPREAD,
     Difference,
-    Level,
     RunSpread,
+    StepLevels,
     step_change,
-    step_level,
+    step_levels,
 )
 
 RECORDED: Final = {
@@ -97,8 +97,8 @@ def change_of(before: Side, after: Side, spread: RunSpread) -> Difference:
     return change
 
 
-def _levels(side: Side) -> list[Level | None]:
-    return [step_level(steps) for steps in side]
+def _levels(side: Side) -> list[StepLevels]:
+    return [levels for steps in side if (levels := step_levels(steps))]
 
 
 def row_of(pairs: Sequence[tuple[Side, Side]], spread: RunSpread, slower_by: float = CHANGE) -> Row:
@@ -188,7 +188,7 @@ def drawn_pairs(captures: int) -> list[tuple[Side, Side]]:
         *recorded(RECORDED["repeated"]).values(),
         *recorded(RECORDED["busy"]).values(),
     ):
-        logarithms = [level.value for level in _levels(of_program) if level]
+        logarithms = [levels.typical.value for levels in _levels(of_program)]
         runs = [steps / math.exp(of) for steps, of in zip(of_program, logarithms, strict=True)]
         spread = float(np.std(logarithms, ddof=1))
         for _ in range(PAIRS // 5):
@@ -208,7 +208,7 @@ def run_spread(tables: Sequence[Captures]) -> RunSpread:
     excess, noise = [], []
     for captures in tables:
         for of_program in captures.values():
-            values = [level.value for level in _levels(of_program) if level]
+            values = [levels.typical.value for levels in _levels(of_program)]
             half = (len(values) - 1) / 2
             variance = float(np.var(values, ddof=1))
             excess.append(math.log(variance) - _digamma(half) + math.log(half))

@@ -47,7 +47,7 @@ def test_a_terminal_shows_one_screen(command: Command, runs: tuple[str, str]) ->
     done = command("compare", *runs, "--width", "80")
     lines = done.out.splitlines()
     assert done.code == 0
-    assert lines[0].startswith("54% slower: 29.1 → 44.9 ms per step (95% interval ")
+    assert lines[0].startswith("The step takes 54% more time: 29.1 → 44.9 ms (95% interval ")
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
 
@@ -146,7 +146,7 @@ def test_redaction_leaves_no_name(command: Command, runs: tuple[str, str]) -> No
         shown = command("compare", *runs, "--redact", "--format", format_).out
         assert folder not in shown
         assert "model/dense" not in shown
-        assert "54% slower: 29.1 → 44.9 ms per step" in " ".join(shown.split())
+        assert "The step takes 54% more time: 29.1 → 44.9 ms" in " ".join(shown.split())
 
 
 def test_in_python(runs: tuple[str, str], tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_in_python(runs: tuple[str, str], tmp_path: Path) -> None:
     assert list(comparison.frame("findings")["status"]) == ["changed"]
     assert comparison.verdict in repr(comparison)
     assert comparison.to_json().startswith("{")
-    assert comparison.to_markdown().startswith("## 54% slower")
+    assert comparison.to_markdown().startswith("## The step takes 54% more time")
     assert comparison.to_html().startswith("<!DOCTYPE html>")
     with pytest.raises(traceview.UsageError, match="no capture of the side after"):
         traceview.compare(before, [])

@@ -19,10 +19,11 @@ from traceview.comparison.noise import (
     Level,
     RunSpread,
     difference,
+    mean_level,
     most_chance,
     part_difference,
     step_change,
-    step_level,
+    step_levels,
 )
 
 SPREAD = RunSpread(ratio=0.1, degrees=4)
@@ -36,7 +37,7 @@ def levels(*values: float) -> list[Level]:
 def of_steps(
     before: list[Float64Array], after: list[Float64Array], spread: RunSpread = EXACT
 ) -> Difference:
-    change = step_change(map(step_level, before), map(step_level, after), spread)
+    change = step_change(map(step_levels, before), map(step_levels, after), spread)
     assert change is not None
     return change
 
@@ -141,8 +142,12 @@ def test_one_more_capture_that_agrees_never_lengthens_the_interval(spread: RunSp
 
 
 def test_the_typical_step_is_the_mean_without_the_slowest_third() -> None:
-    level = step_level(np.exp([1.0, 3.0, 2.0, 3.5, 2.5, 9.0]))
-    assert level is not None
+    steps = np.exp([1.0, 3.0, 2.0, 3.5, 2.5, 9.0])
+    levels = step_levels(steps)
+    assert levels is not None
+    level, mean = levels.typical, mean_level(steps)
+    assert levels.mean.value == pytest.approx(math.log(steps.mean()))
+    assert levels.mean.variance == pytest.approx((mean.variance or 0.0) / steps.mean() ** 2)
     assert level.value == pytest.approx(8.5 / 4)
     # Yuen: the squares around their mean of the steps cut to 3, over 4 kept ones and the independent ones less one.
     cut = np.array([1, 3, 2, 3, 2.5, 3])
@@ -158,8 +163,8 @@ def test_what_shows_no_noise_has_no_interval() -> None:
     assert (result.direction, result.low, result.least_shown) == ("unknown", None, None)
     assert of_steps([one] * 3, [two] * 3).direction == "slower"
     for nothing in ([], [0.0, 1.0]):
-        assert step_level(nothing) is None
-        assert step_change([step_level(nothing)], [step_level(two)], EXACT) is None
+        assert step_levels(nothing) is None
+        assert step_change([step_levels(nothing)], [step_levels(two)], EXACT) is None
 
 
 @pytest.mark.parametrize(("after", "direction"), [(100.0, "none"), (101.0, "slower")])
@@ -181,10 +186,37 @@ def test_a_few_long_steps_are_no_change() -> None:
     steps = np.arange(100.0, 110.0)[[3, 1, 7, 9, 0, 5, 2, 8, 6, 4]]
     disturbed = steps.copy()
     disturbed[[3, 7]] = 900
-    assert of_steps([steps], [disturbed]).direction == "none"
+    change = of_steps([steps], [disturbed])
+    assert (change.direction, change.measure) == ("none", "typical")
     slower = of_steps([steps], [disturbed * 1.2])
-    assert slower.direction == "slower"
+    assert (slower.direction, slower.measure) == ("slower", "typical")
     assert math.isclose(slower.value, 0.2, abs_tol=0.03)
+    # Captures that differ more than the typical step does show neither.
+    unsure = of_steps([steps], [disturbed * 1.2], REPLICA_SPREAD)
+    assert (unsure.direction, unsure.measure) == ("none", "mean")
+
+
+def test_long_steps_in_each_of_several_captures_are_a_change_of_the_mean() -> None:
+    """Each third step is four times as long, so the typical one is as before."""
+    steps = np.array([100.0, 101, 102, 103, 104, 105] * 5)
+    longer = np.where(np.arange(30) % 3, steps, 4 * steps)
+    change = of_steps([steps * 1.001, steps, steps], [longer * 1.001, longer, longer])
+    assert (change.direction, change.measure) == ("slower", "mean")
+    assert change.value == pytest.approx(longer.mean() / steps.mean() - 1)
+    assert change.low is not None
+    assert change.high is not None
+    assert 0.5 < change.low < change.value < change.high
+
+
+def test_what_is_stated_of_the_mean_step_is_in_its_interval() -> None:
+    """`ratio` is the change of means over captures, of which the levels are logarithms."""
+    before, after = ([step_levels(steps)] for steps in ([100.0, 101, 102], [100.0, 101, 900]))
+    for ratio in (0.004, 1.5):
+        change = step_change(before, after, SPREAD, ratio=ratio)
+        assert change is not None
+        assert change.value == pytest.approx(ratio)
+        assert change.measure == "mean"
+        assert (change.low or 0.0) < ratio < (change.high or 0.0)
 
 
 def test_of_many_differences_one_in_twenty_is_by_chance() -> None:

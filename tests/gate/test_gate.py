@@ -18,7 +18,7 @@ from tests.reports import bare_report, full_report, of_run, with_steps
 from traceview.comparison.gate import condition_of, judged, outcome_of
 from traceview.comparison.gate_document import annotation_lines, gate_section, junit_xml
 from traceview.comparison.model import GateResult, JudgedRow, Judgement
-from traceview.comparison.noise import Difference, Level
+from traceview.comparison.noise import Difference, Level, StepLevels
 from traceview.comparison.sides import Side
 from traceview.document import markdown
 from traceview.document.sanitize import dumped
@@ -180,10 +180,35 @@ def test_what_a_gate_says_of_an_interval(
 
 def test_earlier_runs_show_how_much_runs_differ() -> None:
     condition = [condition_of("step_time:+5%")]
-    alike = [[Level(0.0), Level(0.001), Level(-0.001)]]
+    alike = [[StepLevels(Level(of), Level(of)) for of in (0.0, 0.001, -0.001)]]
     result = judged(side(103), condition, side(100), earlier=alike)
     assert result.outcome == "passed"
     assert judged(side(103), condition, side(100)).outcome == "no_verdict"
+
+
+def test_the_value_the_change_and_the_interval_are_of_one_step() -> None:
+    steps = [*(100.0, 101, 102, 103, 104, 105) * 2]
+    cases = (
+        # Half of the steps are ten times as long: the mean step, whose change is in its interval.
+        ([1000.0 + n if n % 2 else 100.0 + n for n in range(12)], "no_verdict", 252, "to +"),
+        # One step is: the typical step holds.
+        ([*steps[:11], 1000.0], "holds", 102, "all of the typical step, without the slowest third"),
+    )
+    for lengths, outcome, value_ms, words in cases:
+        sides = [
+            Side.of([of_run(with_steps(*of), f"{place} {of}") for place, of in enumerate(captures)])
+            for captures in ([steps] * 3, [lengths, steps, steps])
+        ]
+        (judgement,) = judged(sides[1], [condition_of("step_time:+5%")], sides[0]).judgements
+        (row,) = judgement.rows
+        assert judgement.outcome == outcome, row
+        assert row.value == pytest.approx(value_ms * 1e9, rel=0.02)
+        assert words in str(row.reason)
+        interval = re.search(r"is (\S+)% to (\S+)%", str(row.reason))
+        assert interval is not None
+        low, high = (float(end.replace(",", "")) / 100 for end in interval.groups())
+        assert row.change_ratio is not None
+        assert low <= row.change_ratio <= high
 
 
 def test_of_several_captures_the_middle_one_decides() -> None:

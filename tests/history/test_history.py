@@ -20,7 +20,7 @@ from tests.reports import bare_report, device, of_run, with_steps
 from traceview.analysis.machine.capture import HostCapture
 from traceview.analysis.measures.device_report import DeviceTime
 from traceview.comparison.history import change_points
-from traceview.comparison.noise import Level
+from traceview.comparison.noise import Level, StepLevels
 from traceview.report.model import Report
 from traceview.report.saved import to_json
 
@@ -91,7 +91,7 @@ def test_the_page_draws_the_step_times(folder: Path, command: Command, tmp_path:
     assert page.count("<h1") == 1
     assert page.count("the step time changed once") == 1
     assert page.count("<td>█") == 12
-    assert "25% slower" in page
+    assert "25% more time" in page
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
 
 
@@ -124,7 +124,8 @@ NOISES: dict[str, Noise] = {
 
 
 def points(step_times: Iterable[float]) -> list[int]:
-    return change_points([Level(math.log(step_time)) for step_time in step_times])
+    levels = (Level(math.log(step_time)) for step_time in step_times)
+    return change_points([StepLevels(level, level) for level in levels])
 
 
 @pytest.mark.parametrize("size", [8, 12, 30])

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.charts import MS
+from tests.comparison.test_build import op, ops
 from tests.reports import bare_report, device, of_run, with_steps
 from traceview.base.errors import ComparisonError
 from traceview.comparison.scaling import growing, scaled_runs, scaling_section
@@ -74,3 +75,21 @@ def test_what_is_said_of_runs(golden: Callable[[str, str], None]) -> None:
 def test_one_number_of_devices_has_nothing_to_say(reports: tuple[Report, ...]) -> None:
     with pytest.raises(ComparisonError, match="two or more numbers of devices"):
         scaled_runs(reports)
+
+
+def test_runs_of_different_programs_do_not_scale() -> None:
+    runs = [
+        replace(made, results=replace(made.results, op_steps=of.results.op_steps))
+        for made, of in (
+            (WEAK[1], ops(*(op(f"conv_{name}", ps=MS) for name in "abcdef"))),
+            (WEAK[0], ops(*(op(f"dense_{name}", ps=MS) for name in "abcdef"))),
+        )
+    ]
+    with pytest.raises(ComparisonError, match="0 of 12 kinds of ops in common"):
+        scaled_runs(runs)
+    assert scaled_runs(runs, force=True).rows[1].device_count == 4
+    alike = [
+        replace(run, results=replace(run.results, op_steps=runs[0].results.op_steps))
+        for run in runs
+    ]
+    assert len(scaled_runs(alike).rows) == 2

@@ -22,7 +22,7 @@ from tests.reports import finding, full_report
 from traceview.base.errors import UsageError
 from traceview.cli.commands import watch as watch_module
 from traceview.cli.output import write_file
-from traceview.comparison.noise import DEVICE_SPREAD, step_level
+from traceview.comparison.noise import DEVICE_SPREAD, step_levels
 from traceview.report.model import Report
 from traceview.watch import follow
 from traceview.watch.follow import (
@@ -95,8 +95,8 @@ def test_a_line(command: Command, logs: Path, fixtures: Path) -> None:
     lines = once(command, logs).out.splitlines()
     names = [line.split(" · ")[0] for line in lines]
     assert names == [f"2026_01_0{day}_00_00_00" for day in (1, 2, 3)]
-    assert " · no verdict yet: the run before cannot prove a change below " in lines[1]
-    assert re.search(r" · 9\d\.\d% faster than the last 2 runs · ", lines[2])
+    assert " · no verdict yet: the run before cannot prove a change · " in lines[1]
+    assert re.search(r" · takes 9\d% less time than the last 2 runs · ", lines[2])
 
 
 def test_only_runs_of_one_program_on_alike_devices_are_compared(
@@ -236,7 +236,7 @@ def test_a_state_goes_on_where_the_last_call_ended(
     assert [len(once(command, logs, *state).out.splitlines()) for _ in range(2)] == [1, 0]
     land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
     (line,) = once(command, logs, *state).out.splitlines()
-    assert "no verdict yet: the run before cannot prove a change below " in line
+    assert "no verdict yet: the run before cannot prove a change · " in line
     (tmp_path / "state.json").write_text("{}[]")
     done = once(command, logs, *state)
     assert (done.code, "not a state of traceview watch" in done.err) == (4, True)
@@ -421,18 +421,32 @@ def test_lines_come_until_a_signal_ends_it(
 def since(*lengths: float) -> StepChange:
     """How the last of these runs, of ten steps that hardly vary, differs from the others."""
     random = np.random.default_rng(4)
-    *before, run = (step_level(length * (1 + 1e-5 * random.normal(size=10))) for length in lengths)
+    *before, run = (step_levels(length * (1 + 1e-5 * random.normal(size=10))) for length in lengths)
     change = change_since(run, before, DEVICE_SPREAD)
     assert change is not None
     return change
 
 
+def test_a_few_long_steps_leave_the_typical_step_as_it_was() -> None:
+    steps = np.arange(100.0, 112.0)
+    before, longer = [step_levels(steps)] * 3, np.where(np.arange(12) == 5, 900.0, steps)
+    change = change_since(step_levels(longer), before, DEVICE_SPREAD)
+    assert change is not None
+    assert change.text.startswith("typical step as the last 3 runs (within ")
+    every_third = np.where(np.arange(12) % 3, steps, 4 * steps)
+    change = change_since(step_levels(every_third), before, DEVICE_SPREAD)
+    assert change is not None
+    assert change.text == "takes 99% more time than the last 3 runs"
+
+
 @pytest.mark.parametrize(
     ("lengths", "text"),
     [
-        ((10, 10, 10, 12), "20.0% slower than the last 3 runs"),
+        ((10, 10, 10, 12), "takes 20% more time than the last 3 runs"),
         ((10, 10, 10, 10.1), "as the last 3 runs (within 2.0%)"),
-        ((10, 13), "30.0% slower than the run before"),
+        ((10, 13), "takes 30% more time than the run before"),
+        ((10, 40), "takes 4 times as long as the run before"),
+        ((10, 10, 10, 9), "takes 10% less time than the last 3 runs"),
         ((9, 10, 11, 12), "no verdict: the last 3 runs differ too much to prove a change below "),
         ((10, 10.1, 10.2), "no verdict yet: the last 2 runs cannot prove a change below "),
     ],

@@ -25,7 +25,7 @@ from traceview.comparison.model import (
     Condition,
     StepDifference,
 )
-from traceview.comparison.noise import ENOUGH, TOO_NOISY, Level, RunSpread, run_spread_of
+from traceview.comparison.noise import ENOUGH, TOO_NOISY, Earlier, RunSpread, run_spread_of
 from traceview.comparison.sides import (
     SIDES,
     Side,
@@ -67,9 +67,8 @@ def _limits(
             which = (
                 f"{count} of {len(side.reports)} captures" if side.reports[1:] else "the capture"
             )
-            # Slowness of the faster side is no reason for a difference.
-            effect = "hides a part of" if name == _FASTER.get(step.direction) else "may be"
-            yield f"{cause} made steps longer in {which} {name}, which {effect} the difference"
+            effect = "hide a part of" if _is_shorter(name, step) else "be"
+            yield f"{cause} made steps longer in {which} {name}, which may {effect} the difference"
     if step.basis == "assumed":
         yield (
             "One capture of a side does not show how much runs differ without a change; "
@@ -101,17 +100,18 @@ def _disturbances(report: Report) -> set[str]:
     )
 
 
-_FASTER: Final = {"slower": SIDES[0], "faster": SIDES[1]}
-"""The side with the shorter steps, by the direction of a change."""
+def _is_shorter(name: str, step: StepDifference) -> bool:
+    """Whether this side has the shorter steps: what made those longer is no reason for a difference."""
+    return (step.ratio > 0) is (name == SIDES[0])
 
 
 def _disturbed(step: StepDifference, *sides: Side) -> str:
-    """What the verdict begins with where captures lost much to other processes; of the faster side they are no reason."""
+    """What the verdict begins with where captures of the side with the longer steps lost much to other processes."""
     much = [
         name
         for name, side in zip(SIDES, sides, strict=True)
         for of in chain.from_iterable(report.findings for report in side.reports)
-        if name != _FASTER.get(step.direction)
+        if not _is_shorter(name, step)
         and of.code == OTHER_PROCESSES.code
         and "started" not in of.sentences
         if of.loss and of.loss.gpu_time_ratio >= TOO_NOISY
@@ -142,7 +142,7 @@ def compare(
     before: Sequence[Report],
     after: Sequence[Report],
     *,
-    earlier: Sequence[Sequence[Level]] = (),
+    earlier: Earlier = (),
     force: bool = False,
 ) -> Comparison:
     """Say what differs between two sides, each with at least one report.
@@ -193,21 +193,30 @@ def compare(
     return replace(made, verdict=verdict)
 
 
-def _step_difference(
-    before: Side, after: Side, earlier: Sequence[Sequence[Level]]
-) -> StepDifference:
+_PROBABLE_RATIO: Final = 0.25
+"""Of the step before: a difference between any two captures that is hardly chance, though nothing shows that; a choice of ours."""
+
+
+def _step_difference(before: Side, after: Side, earlier: Earlier) -> StepDifference:
     change = before.change_to(after, earlier)
     old, new = before.mean_ps, after.mean_ps
+    ratio = float(new) / float(old) - 1 if old else None
+    is_open = change is not None and change.direction == "none" and change.measure == "mean"
+    each, other = ([capture.mean_ps for capture in side.steps] for side in (before, after))
+    is_apart = max(each) < min(other) or max(other) < min(each)
     return StepDifference(
         before_ps=floor(old),
         after_ps=floor(new),
         difference_ps=floor(new) - floor(old),
-        change_ratio=float(new) / float(old) - 1 if old else None,
-        typical_change_ratio=change.value if change else None,
+        change_ratio=ratio,
+        typical_before_ps=floor(before.typical_ps),
+        typical_after_ps=floor(after.typical_ps),
+        measure=change.measure if change else "mean",
         low_ratio=change.low if change else None,
         high_ratio=change.high if change else None,
         least_shown_ratio=change.least_shown if change else None,
         direction=change.direction if change else "unknown",
+        is_probable=is_open and is_apart and abs(ratio or 0.0) >= _PROBABLE_RATIO,
         basis=change.basis if change else "none",
     )
 

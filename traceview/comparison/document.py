@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from traceview.analysis.gpu_time.device_states import DeviceStates, anatomy_rows
+from traceview.analysis.rules.words import line_words
 from traceview.comparison.model import (
     LONGEST_VALUE,
     ComparedRun,
@@ -190,7 +191,8 @@ def _state_table(comparison: Comparison, most_rows: int) -> tuple[doc.Table, ...
     ]
     if rest:
         rows.append(_StateRow(numbers.plural(len(rest), "other state"), rest, Look("", "")))
-    rows.append(_StateRow("step", states, _noise(comparison, step.direction)))
+    direction = step.direction if step.measure == "mean" else "none"
+    rows.append(_StateRow("step", states, _noise(comparison, direction)))
     return table("The mean step by state before and after", rows, _STATE_COLUMNS)
 
 
@@ -256,7 +258,8 @@ def _calls(row: WorkDifference) -> str:
 
 def _finding_words(row: FindingDifference) -> str:
     if row.status == "changed":
-        return f"changed: {row.title}; before: {numbers.time(row.before_ps)} ({row.code})"
+        line = f" in {line_words(row.line_before)}" if row.line_before else ""
+        return f"changed: {row.title}; before: {numbers.time(row.before_ps)}{line} ({row.code})"
     return f"{'new' if row.status == 'came' else 'gone'}: {row.title} ({row.code})"
 
 

@@ -35,7 +35,7 @@ from traceview.comparison.model import (
     Judgement,
     Outcome,
 )
-from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, Difference, Level
+from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, Difference, Earlier
 from traceview.comparison.sides import Side, step_time_ps, why_no_step
 from traceview.document import numbers
 from traceview.document.columns import WRITE
@@ -147,7 +147,7 @@ def judged(
     conditions: Iterable[Condition],
     baseline: Side | None = None,
     *,
-    earlier: Sequence[Sequence[Level]] = (),
+    earlier: Earlier = (),
 ) -> GateResult:
     """Judge the captures of a side by conditions.
 
@@ -242,10 +242,7 @@ def _row(condition: Condition, value: Value, sign: str, limit: Fraction) -> Judg
 
 
 def _of_change(
-    condition: Condition,
-    subject: Side,
-    baseline: Side | None,
-    earlier: Sequence[Sequence[Level]],
+    condition: Condition, subject: Side, baseline: Side | None, earlier: Earlier
 ) -> list[JudgedRow]:
     if baseline is None:
         return [_unknown("", "no baseline is given")]
@@ -278,21 +275,19 @@ def _changed_row(condition: Condition, value: Value, before: Value | None) -> Ju
     return replace(row, baseline=before.value, change_ratio=change)
 
 
-def _of_step_time(
-    condition: Condition, before: Side, after: Side, earlier: Sequence[Sequence[Level]]
-) -> JudgedRow:
+def _of_step_time(condition: Condition, before: Side, after: Side, earlier: Earlier) -> JudgedRow:
     row = _changed_row(condition, *(_mean_step(condition, side) for side in (after, before)))
-    change = before.change_to(after, earlier)
+    change, of_mean = before.change_to(after, earlier), numbers.signed_share(row.change_ratio)
+    if change and change.measure == "typical":
+        typical = (Value("", side.typical_ps) for side in (after, before))
+        row = _changed_row(condition, *typical)
     if row.limit is None or row.baseline is None or change is None or after.is_same_as(before):
         return row
     sign = 1 if condition.sign == "+" else -1
     outcome = outcome_of(change, row.limit / row.baseline - 1, sign)
     few = min(len(before.reports), len(after.reports)) < ENOUGH_RUNS
-    return replace(
-        row,
-        outcome=outcome,
-        reason=_noise_words(change, row.outcome, outcome, is_few=few),
-    )
+    reason = _noise_words(change, of_mean, outcome, is_few=few)
+    return replace(row, outcome=outcome, reason=reason)
 
 
 def _mean_step(condition: Condition, side: Side) -> Value:
@@ -315,27 +310,24 @@ def outcome_of(change: Difference, limit: float, sign: int) -> Outcome:
     value, limit = sign * change.value, sign * limit
     if value > limit and low > 0:
         return "fails"
-    is_clear = high - value <= limit
+    is_clear = (high - low) / 2 <= limit
     return "holds" if high <= limit or (is_clear and value <= limit) else "no_verdict"
 
 
-def _noise_words(
-    change: Difference, of_mean: Outcome, outcome: Outcome, *, is_few: bool
-) -> str | None:
-    """Why there is no verdict, or why another number than that of the mean step, with its outcome, decides."""
+def _noise_words(change: Difference, of_mean: str, outcome: Outcome, *, is_few: bool) -> str | None:
+    """Why there is no verdict, or why the change `of_mean` steps does not decide."""
     if outcome == "unknown":
         return _TOO_FEW_STEPS
+    why = f"without the slowest third: few steps make the {of_mean} of the mean"
+    typical = f"; all of the typical step, {why}" if change.measure == "typical" else ""
     interval = f"{numbers.signed_share(change.low)} to {numbers.signed_share(change.high)}"
     if outcome == "no_verdict":
         more = f": {ENOUGH}" if is_few else ""
         why = "these runs differ too much"
         if change.basis == "assumed":
             why = "one capture of a side does not show how much runs differ"
-        return f"{why}, so the 95% interval of the change is {interval}{more}"
-    if outcome != of_mean:
-        changed = numbers.signed_share(change.value)
-        return f"the typical step changed by {changed}, 95% interval {interval}; few steps make the mean"
-    return None
+        return f"{why}, so the 95% interval of the change is {interval}{more}{typical}"
+    return f"the 95% interval of the change is {interval}{typical}" if typical else None
 
 
 # The language of conditions. A key is a query on the report: `QUERIES` has them all.

@@ -42,7 +42,7 @@ from traceview.base.version import VERSION
 from traceview.comparison.noise import (
     CONFIDENCE,
     DEVICE_SPREAD,
-    Level,
+    StepLevels,
     most_chance,
     step_change,
 )
@@ -73,7 +73,7 @@ LEAST_CHANGE_RATIO: Final = 0.01
 """Runs that differ by less are on one level: nobody acts on it. A choice of ours."""
 
 
-def change_points(levels: Sequence[Level]) -> list[int]:
+def change_points(levels: Sequence[StepLevels]) -> list[int]:
     """The places at which a new level begins, in order; empty where no change is shown. `levels`: of the step, by run."""
     places = range(FEWEST_RUNS, len(levels) - FEWEST_RUNS + 1)
     changes = [
@@ -188,7 +188,7 @@ def _setup(report: Report) -> tuple[str, int | None]:
 def _rows(series: Sequence[SavedReport], number: int) -> list[HistoryRow]:
     steps = [capture_steps(saved.report) for saved in series]
     rows = [_row(saved, number, own) for saved, own in zip(series, steps, strict=True)]
-    known = [(place, own, level) for place, own in enumerate(steps) if own and (level := own.level)]
+    known = [(place, own, of) for place, own in enumerate(steps) if own and (of := own.levels)]
     before: list[CaptureSteps] = []
     for first, last in pairwise([0, *change_points([level for *_, level in known]), len(known)]):
         after = [own for _, own, _ in known[first:last]]
@@ -222,7 +222,7 @@ def _changed_state(
     return key, round(changes[key].value)
 
 
-def earlier_levels(folder: Path, like: Sequence[Report]) -> list[list[Level]]:
+def earlier_levels(folder: Path, like: Sequence[Report]) -> list[list[StepLevels]]:
     """The steps of the saved runs that are set up like these and are none of them, in groups without a change.
 
     Raises what `saved_reports` raises.
@@ -230,10 +230,10 @@ def earlier_levels(folder: Path, like: Sequence[Report]) -> list[list[Level]]:
     known = {traces_of(report) for report in like}
     setups = {_setup(report) for report in like}
     levels = [
-        level
+        of
         for saved in saved_reports(folder).reports
         if _setup(saved.report) in setups and traces_of(saved.report) not in known
-        if (steps := capture_steps(saved.report)) and (level := steps.level)
+        if (steps := capture_steps(saved.report)) and (of := steps.levels)
     ]
     return [
         levels[first:last] for first, last in pairwise([0, *change_points(levels), len(levels)])

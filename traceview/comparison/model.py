@@ -19,12 +19,12 @@ from traceview.base.record import (
     VersionText,
     one_of,
 )
-from traceview.comparison.noise import Basis, Direction
+from traceview.comparison.noise import Basis, Direction, Measure
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import CLASSES
 from traceview.ledger.states import KEYS
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 
 LONGEST_VALUE: Final = 40
 """Characters of a name or a value in a sentence."""
@@ -78,12 +78,14 @@ class StepDifference(Record, frozen=True):
         after_ps: The same after.
         difference_ps: after_ps − before_ps.
         change_ratio: The difference as a share of the step before; negative where it became faster.
-        typical_change_ratio: By which share of the step before the typical step differs, the mean without the slowest third; null
-            where a step has no length.
-        low_ratio: Lower end of the 95% interval of typical_change_ratio; null with a single step on a side.
+        typical_before_ps: Typical step before, the mean without the slowest third, picoseconds.
+        typical_after_ps: The same after.
+        measure: mean or typical: the step that the following are of.
+        low_ratio: Lower end of the 95% interval of the change of this step; null with a single step on a side.
         high_ratio: Upper end of it.
         least_shown_ratio: Smallest change that 90% of runs as noisy as these show, as a share of the step before.
         direction: slower or faster where the interval excludes zero, none where it does not, unknown without an interval.
+        is_probable: Whether it differs by a quarter or more, and between any two captures, though that is not shown.
         basis: What shows how much runs differ without a change: captures of these sides, earlier runs of the job, or an
             assumption for such devices; none without an interval.
     """
@@ -92,19 +94,22 @@ class StepDifference(Record, frozen=True):
     after_ps: Picoseconds
     difference_ps: Integer
     change_ratio: float | None
-    typical_change_ratio: float | None
+    typical_before_ps: Picoseconds
+    typical_after_ps: Picoseconds
+    measure: Measure
     low_ratio: float | None
     high_ratio: float | None
     least_shown_ratio: float | None
     direction: Direction
+    is_probable: bool
     basis: Basis
 
     @property
-    def is_mean_typical(self) -> bool:
-        """Whether the change of the mean step is in the interval: few long steps do not decide it."""
-        if self.change_ratio is None or self.low_ratio is None or self.high_ratio is None:
-            return True
-        return self.low_ratio <= self.change_ratio <= self.high_ratio
+    def ratio(self) -> float:
+        """The change that the interval is of."""
+        if self.measure == "mean":
+            return self.change_ratio or 0.0
+        return self.typical_after_ps / max(self.typical_before_ps, 1) - 1
 
 
 class DeviceState(Record, frozen=True):
@@ -187,7 +192,7 @@ class OpDifference(WorkDifference, frozen=True):
         class_: Class of activity.
         op: Name of the op without its replica part, of an instruction of XLA without its number: those of one name that one
             function or layer made are one; null where not recorded.
-        kernel: Name of its longest kernel without arguments and types, after, or before where it is gone; null for host
+        kernel: Name of its longest kernel without arguments and types, on the side where it takes longer; null for host
             ops.
         layer: The layer that made the instruction, as of a part.
         source_line: The line that made the longest of these instructions, as of a part.
@@ -204,7 +209,7 @@ class PartDifference(WorkDifference, frozen=True):
     """How much the compute of one layer differs that one function of Python made, whatever its lines are called by now.
 
     Attributes:
-        layer: The layer, after, or before where it is gone; null where no name shows any, where the function makes no
+        layer: The layer, on the side where it takes longer; null where no name shows any, where the function makes no
             other, and where it makes one that others make, too: then all of the function is one part.
         source_line: The line of it that takes longest, on the same side; null where none was recorded, and with a layer.
     """
@@ -225,6 +230,7 @@ class FindingDifference(Record, frozen=True):
         after_ps: The same after.
         before_ratio: What it cost before as a share of the GPU time; null as before_ps is.
         after_ratio: The same after.
+        line_before: Line of Python that it named before, where it changed and names another; else null.
     """
 
     code: str
@@ -234,6 +240,7 @@ class FindingDifference(Record, frozen=True):
     after_ps: Picoseconds | None
     before_ratio: Share | None
     after_ratio: Share | None
+    line_before: SourceLine | None = None
 
 
 GATE_SCHEMA_VERSION: Final = 2
@@ -349,7 +356,7 @@ class Comparison(Record, frozen=True):
         findings: Findings that came, went or cost another time.
     """
 
-    schema_version: Literal[5]
+    schema_version: Literal[6]
     traceview_version: VersionText
     verdict: str
     step: StepDifference

@@ -21,6 +21,8 @@ from traceview.base.stats import Float64Array, inside_angle, student, variance_o
 from traceview.report.model import Report
 
 Direction: TypeAlias = Literal["slower", "faster", "none", "unknown"]
+Measure: TypeAlias = Literal["mean", "typical"]
+"""The step that a change is of: the mean one, or the typical one, the mean without the slowest third."""
 Basis: TypeAlias = Literal["captures", "earlier", "assumed", "none"]
 """Evidence of how much runs differ: the captures of the sides, earlier runs of the job, an assumption, or none."""
 
@@ -28,6 +30,8 @@ CONFIDENCE: Final = 0.95
 """Share of intervals that hold the true difference."""
 _SURER: Final = (1 + CONFIDENCE) / 2
 """Of each of two intervals, of which either may show a change (Bonferroni)."""
+_OF_OUTLIERS: Final = 0.99
+"""Of the noise of steps where few long ones make the difference: it is looked for there only; a choice of ours."""
 POWER: Final = 0.9
 """Share of the runs with a change of `least_shown` in which it is shown."""
 TOO_NOISY: Final = 0.1
@@ -94,6 +98,7 @@ class Difference(Struct, frozen=True):
         chance: How often runs without a change differ as much by chance; by the noise of their steps alone where the spread of
             runs is assumed, for that is one unknown of all parts.
         basis: What shows how much runs differ without a change.
+        measure: Of a step, which one the value and its interval are of.
     """
 
     value: float
@@ -102,6 +107,7 @@ class Difference(Struct, frozen=True):
     least_shown: float | None = None
     chance: float | None = None
     basis: Basis = "none"
+    measure: Measure = "mean"
 
     @property
     def direction(self) -> Direction:
@@ -114,15 +120,28 @@ class Difference(Struct, frozen=True):
 # Levels of one capture
 
 
-def step_level(lengths: npt.ArrayLike) -> Level | None:
-    """The logarithm of the typical step: the mean without the slowest third; None without steps, or with one of no length.
+class StepLevels(Struct, frozen=True):
+    """The logarithms of the mean and of the typical step of one capture."""
 
-    The error is Yuen's (1974) of a trimmed mean, from steps that are no longer than the longest that counts.
+    mean: Level
+    typical: Level
+
+
+Earlier: TypeAlias = Sequence[Sequence[StepLevels]]
+"""Steps of earlier runs of the job, in groups without a change."""
+
+
+def step_levels(lengths: npt.ArrayLike) -> StepLevels | None:
+    """The levels of the step; None without steps, or with one of no length.
+
+    The error of the typical one is Yuen's (1974) of a trimmed mean, from steps that are no longer than the longest that counts.
     """
     values = np.asarray(lengths, dtype=np.float64)
     if not values.size or values.min() <= 0:
         return None
-    return _trimmed(np.log(values), values.size // SLOWEST)
+    mean, typical = mean_level(values), _trimmed(np.log(values), values.size // SLOWEST)
+    variance = None if mean.variance is None else mean.variance / mean.value**2
+    return StepLevels(Level(math.log(mean.value), variance, mean.degrees), typical)
 
 
 def mean_level(values: npt.ArrayLike) -> Level:
@@ -149,11 +168,12 @@ def difference(
     earlier: Sequence[Sequence[Level]] = (),
     *,
     vary_alike: bool = False,
+    has_outliers: bool = False,
 ) -> Difference:
     """The difference of two sides, each with the level of one capture or more, in the unit of the levels, as is `spread`.
 
     `earlier`: runs in groups without a change. `vary_alike`: both sides are of one series, long enough to do without an
-    assumption. docs/method.md, "Difference of step times".
+    assumption. `has_outliers`: few captures do not show how much they differ. docs/method.md, "Difference of step times".
     """
     sides = (before, after)
     value, share = _mean(after) - _mean(before), sum(1 / len(side) for side in sides)
@@ -165,10 +185,12 @@ def difference(
     if (has_noise and vary_alike) or any(level.variance is None for level, _ in levels):
         return _interval(value, basis, shown) if has_noise else Difference(value)
     of_steps = _sum_of([((of.variance or 0.0) / n**2, of.degrees) for of, n in levels])
-    if min(map(len, sides)) >= ENOUGH_RUNS:
+    if min(map(len, sides)) >= ENOUGH_RUNS and not has_outliers:
         of_steps = 0.0, 1.0  # The captures show it.
     known = spread.degrees + degrees
     of_runs = (spread.degrees * spread.ratio**2 + squares) / known * share, known
+    if has_outliers:
+        return _interval(value, basis, of_runs, of_steps, of_each_step=_OF_OUTLIERS)
     made = _interval(value, basis, of_runs, of_steps)
     if not has_noise:
         return replace(made, chance=_chance(value, *of_steps))
@@ -181,23 +203,42 @@ def difference(
 
 
 def step_change(
-    before: Iterable[Level | None],
-    after: Iterable[Level | None],
+    before: Iterable[StepLevels | None],
+    after: Iterable[StepLevels | None],
     spread: RunSpread,
-    earlier: Sequence[Sequence[Level]] = (),
+    earlier: Earlier = (),
+    ratio: float | None = None,
     *,
     vary_alike: bool = False,
 ) -> Difference | None:
-    """The difference of typical steps, whose levels are logarithms, as shares of the step before; None without one on a side."""
-    old, new = ([level for level in side if level is not None] for side in (before, after))
-    if not old or not new:
+    """The change of the step as a share of the step before; None without one on a side.
+
+    It is that of the mean step, `ratio` or else that of its levels: with the interval of the typical one if that has it in it,
+    else with its own. Where this shows nothing, and the typical step does, and of a series, it is that of the typical step.
+    """
+    sides = [[levels for levels in side if levels] for side in (before, after)]
+    if not all(sides):
         return None
-    made = difference(old, new, spread, earlier, vary_alike=vary_alike)
+    old, new, *rest = ([of.typical for of in side] for side in (*sides, *earlier))
+    typical = _in_shares(difference(old, new, spread, rest, vary_alike=vary_alike))
+    old, new, *rest = ([of.mean for of in side] for side in (*sides, *earlier))
+    mean = _in_shares(difference(old, new, spread, rest, has_outliers=True), ratio)
+    if typical.low is None or typical.high is None or vary_alike:
+        return typical
+    if typical.low <= mean.value <= typical.high:
+        return replace(typical, value=mean.value)
+    is_clear = typical.direction != "none" or (typical.least_shown or 0.0) < TOO_NOISY
+    return replace(typical, measure="typical") if is_clear and mean.direction == "none" else mean
+
+
+def _in_shares(made: Difference, ratio: float | None = None) -> Difference:
+    """The difference of logarithms, around `ratio` if that is known."""
+    moved = 0.0 if ratio is None else math.log1p(ratio) - made.value
     return replace(
         made,
-        value=math.expm1(made.value),
-        low=None if made.low is None else _share(made.low - _ROUNDING),
-        high=None if made.high is None else _share(made.high + _ROUNDING),
+        value=math.expm1(made.value + moved),
+        low=None if made.low is None else _share(made.low + moved - _ROUNDING),
+        high=None if made.high is None else _share(made.high + moved + _ROUNDING),
         least_shown=None if made.least_shown is None else _share(made.least_shown),
     )
 
@@ -253,6 +294,7 @@ def _interval(
     runs: tuple[float, float],
     steps: tuple[float, float] = (0.0, 1.0),
     confidence: float = CONFIDENCE,
+    of_each_step: float = CONFIDENCE,
 ) -> Difference:
     """The interval with the squares of both intervals together, each of a variance with its degrees of freedom.
 
@@ -262,7 +304,7 @@ def _interval(
     of_runs, of_steps = round(runs[1], 2), round(steps[1], 2)
     squares = (
         student(confidence, of_runs) ** 2 * runs[0],
-        student(CONFIDENCE, of_steps) ** 2 * steps[0],
+        student(of_each_step, of_steps) ** 2 * steps[0],
     )
     degrees = of_runs if squares[0] >= squares[1] else of_steps
     half = math.sqrt(sum(squares))

@@ -17,7 +17,7 @@ from traceview.base.record import (
     VersionText,
 )
 from traceview.base.version import VERSION
-from traceview.comparison.build import BLOCKING, facts_among
+from traceview.comparison.build import BLOCKING, conditions_of, different_work, facts_among
 from traceview.comparison.sides import Side, batch_size_of, step_time_ps
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -82,8 +82,8 @@ class ScaledRuns(Record, frozen=True):
     differing: tuple[str, ...] = ()
 
 
-def scaled_runs(reports: Sequence[Report]) -> ScaledRuns:
-    """The runs by their number of devices, each run once; raises `ComparisonError` without two numbers with step times."""
+def scaled_runs(reports: Sequence[Report], *, force: bool = False) -> ScaledRuns:
+    """The runs by their number of devices, each once; raises `ComparisonError` without two, or without `force` of other work."""
     by_count: dict[int, list[Report]] = {}
     left_out = []
     for report in Side.of(reports).reports:
@@ -98,6 +98,14 @@ def scaled_runs(reports: Sequence[Report]) -> ScaledRuns:
             f"scaling needs runs on two or more numbers of devices, with step times; here: {known}"
         )
     groups = [Side.of(by_count[count]) for count in sorted(by_count)]
+    for group in groups[1:]:
+        runs = groups[0].reports, group.reports
+        other = different_work(*runs, [row for row in conditions_of(*runs) if not row.is_blocking])
+        if other and not force:
+            raise ComparisonError(
+                f"these runs do different work ({', '.join(other)})",
+                hint="--force compares them all the same",
+            )
     has_examples = all(batch_size_of(group.reports) is not None for group in groups)
     return ScaledRuns(
         schema_version=SCALING_SCHEMA_VERSION,

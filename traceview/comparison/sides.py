@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from math import floor
+from math import exp, floor, fsum
 from typing import Final, TypeVar
 
 import numpy as np
@@ -30,13 +30,14 @@ from traceview.comparison.model import (
 )
 from traceview.comparison.noise import (
     Difference,
-    Level,
+    Earlier,
     RunSpread,
+    StepLevels,
     mean_level,
     part_difference,
     run_spread_of,
     step_change,
-    step_level,
+    step_levels,
 )
 from traceview.ledger.states import KEYS
 from traceview.report.model import Report, traces_of, why_absent
@@ -59,9 +60,9 @@ class CaptureSteps(Struct, frozen=True, eq=False):
     state_lengths_ps: Mapping[str, Float64Array]
 
     @property
-    def level(self) -> Level | None:
-        """Their level, for the estimate of a change."""
-        return step_level(self.lengths_ps)
+    def levels(self) -> StepLevels | None:
+        """Their levels, for the estimate of a change."""
+        return step_levels(self.lengths_ps)
 
 
 def capture_steps(report: Report) -> CaptureSteps | None:
@@ -168,6 +169,12 @@ class Side(Struct, frozen=True, eq=False):
         return mean([capture.mean_ps for capture in self.steps])
 
     @property
+    def typical_ps(self) -> float:
+        """The typical step: of several captures the geometric mean."""
+        levels = [levels.typical.value for of in self.steps if (levels := of.levels)]
+        return exp(fsum(levels) / len(levels)) if levels else 0.0
+
+    @property
     def states(self) -> dict[str, int]:
         """The mean step by state, whole picoseconds; empty where a capture has no ledger."""
         if not all(capture.states for capture in self.steps):
@@ -186,14 +193,12 @@ class Side(Struct, frozen=True, eq=False):
         """Whether both sides are the same steps of the same runs."""
         return len(self.reports) == len(other.reports) == len(self.runs_on(other))
 
-    def change_to(self, after: Side, earlier: Sequence[Sequence[Level]] = ()) -> Difference | None:
-        """By how much the typical step of another side differs; None without one on a side.
-
-        `earlier`: steps of earlier runs of the job, in groups without a change.
-        """
-        levels = [[capture.level for capture in side.steps] for side in (self, after)]
+    def change_to(self, after: Side, earlier: Earlier = ()) -> Difference | None:
+        """By how much the step of another side differs; None without one on a side."""
+        old, new = ([capture.levels for capture in side.steps] for side in (self, after))
         spread = run_spread_of((*self.reports, *after.reports))
-        return step_change(levels[0], levels[1], spread, earlier)
+        ratio = float(after.mean_ps / self.mean_ps) - 1 if self.mean_ps and after.mean_ps else None
+        return step_change(old, new, spread, earlier, ratio)
 
 
 def each_run_once(reports: Iterable[Report]) -> Iterator[Report]:
@@ -270,14 +275,17 @@ _FEWEST_STEPS: Final = 5
 def _line_of(state: str, reports: Sequence[Report]) -> str | None:
     """The line of Python that the costliest finding on a state names."""
     lines = [
-        (finding.loss.gpu_time_ratio, argument.line)
+        (finding.loss.gpu_time_ratio, line)
         for report in reports
         for finding in report.findings
         if finding.loss is not None and state in finding.loss.states
-        for argument in finding.arguments.values()
-        if isinstance(argument, Line)
+        for line in _lines_in(finding)
     ]
     return max(lines)[1] if lines else None
+
+
+def _lines_in(finding: Finding) -> list[str]:
+    return [argument.line for argument in finding.arguments.values() if isinstance(argument, Line)]
 
 
 def device_differences(
@@ -328,13 +336,8 @@ def _mean_step(captures: Sequence[DeviceStates]) -> dict[str, int]:
     )
 
 
-def is_half(row: StateDifference, step: StepDifference) -> bool:
-    """Whether a state makes half of what the typical step differs by, or more."""
-    sign = 1 if step.difference_ps > 0 else -1
-    is_so_much = 2 * sign * row.difference_ps >= abs(step.difference_ps) > 0
-    return is_so_much and step.is_mean_typical
-
-
+CLEAR_PART: Final = 0.25
+"""Of the change of a step: a part below this is no reason; a choice of ours."""
 LEAST_CHANGE_RATIO: Final = 0.02
 """Of the step before: a cost that differs by less has not changed; a choice of ours."""
 
@@ -348,14 +351,12 @@ def finding_differences(
     """New findings, then gone ones, then those of another cost, each by its share of the GPU time.
 
     A side has a finding that most of its captures have. Findings of one code are one: the costliest stands for them. A
-    finding whose states did not change beyond noise did not either, unless they are half of a change of the step: the step around it did. What the other side has inside
-    the finding that explains it, or left out on request, is neither new nor gone.
+    finding whose states did not change beyond noise did not either, unless it is a part of a change of the step. What the
+    other side has inside the finding that explains it, or left out on request, is neither new nor gone.
     """
     old, new = _findings(before), _findings(after)
-    is_shown = step.direction in ("slower", "faster")
-    changed = {
-        row.state: row.direction != "none" or (is_shown and is_half(row, step)) for row in states
-    }
+    is_change = step.direction in ("slower", "faster") or step.is_probable
+    whole_ps = step.difference_ps if is_change and step.measure == "mean" else 0
     difference_ps = {row.state: row.difference_ps for row in states}
     unlisted = _unlisted_codes(before), _unlisted_codes(after)
     rows = []
@@ -368,10 +369,13 @@ def finding_differences(
         if is_unlisted or is_same:
             continue
         keys = {key for row in made if row.loss for key in row.loss.states} & difference_ps.keys()
-        is_large = abs(sum(map(difference_ps.__getitem__, keys))) >= least_ps
+        states_ps = sum(map(difference_ps.__getitem__, keys))
+        is_beyond = any(row.direction != "none" for row in states if row.state in keys)
+        parts_ps = states_ps, _cost_ps(second) - _cost_ps(first)
+        is_part = whole_ps and all(ps / whole_ps >= CLEAR_PART for ps in parts_ps)
         # One that is about no time is told if it is more than information.
         is_told = any(row.severity != "info" for row in made)
-        if (is_large and any(map(changed.__getitem__, keys))) if keys else is_told:
+        if (abs(states_ps) >= least_ps and (is_beyond or is_part)) if keys else is_told:
             rows.append(_row(code, first, second))
     return tuple(sorted(rows, key=_rank))
 
@@ -385,6 +389,7 @@ def _row(code: str, old: Finding | None, new: Finding | None) -> FindingDifferen
     before, after = (row.loss if row else None for row in (old, new))
     shown = new or old
     assert shown is not None
+    lines = [_lines_in(row) if row else [] for row in (old, new)]
     return FindingDifference(
         code=code,
         status="changed" if old and new else "came" if new else "went",
@@ -393,11 +398,12 @@ def _row(code: str, old: Finding | None, new: Finding | None) -> FindingDifferen
         after_ps=after.ps_per_step if after else None,
         before_ratio=before.gpu_time_ratio if before else None,
         after_ratio=after.gpu_time_ratio if after else None,
+        line_before=lines[0][0] if new and lines[0] and lines[0] != lines[1] else None,
     )
 
 
-def _cost_ps(finding: Finding) -> int:
-    return finding.loss.ps_per_step if finding.loss else 0
+def _cost_ps(finding: Finding | None) -> int:
+    return finding.loss.ps_per_step if finding and finding.loss else 0
 
 
 def _unlisted_codes(reports: Sequence[Report]) -> set[str]:

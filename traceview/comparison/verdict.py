@@ -16,20 +16,16 @@ from traceview.comparison.model import (
     WorkDifference,
 )
 from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, SHOW_NOTHING, TOO_NOISY
-from traceview.comparison.sides import is_half
+from traceview.comparison.sides import CLEAR_PART
 from traceview.document import numbers
 from traceview.document.phrase import plain
 from traceview.document.sanitize import shortened
 from traceview.ledger.states import BY_KEY, MEANINGS, State
 
-_LEAST_REASON: Final = 0.25
-"""Of the difference: a state below this is no reason worth a clause."""
 _WHOLE_SHARE: Final = 0.75
 """Of the difference: states that make this much of it are the reason."""
 _CHANGED_RATIO: Final = 0.02
 """Of the step: changes of this size are named where the step does not change."""
-_PROBABLE_RATIO: Final = 0.25
-"""Of the step before: a difference between any two captures that is hardly chance, though nothing shows that; a choice of ours."""
 _DEVICE_SHARE: Final = 0.5
 """Of the largest difference of a device: a device with this much of it is named."""
 _OP_SHARE: Final = 0.5
@@ -45,31 +41,25 @@ _MOST_REASONS: Final = 2
 def verdict_of(comparison: Comparison) -> str:
     """The sentence on runs of the same work, without a full stop."""
     step, reasons = comparison.step, ", and ".join(_reasons(comparison))
-    times, gone = f"{_times(step)} per step", _gone(comparison)
+    times, gone = _times(step.before_ps, step.after_ps), _gone(comparison)
+    inside, what = _changed_states(comparison), f"{times} per step"
+    if step.measure == "typical":
+        inside = f". Few steps make the change of the mean step: {times}{inside}"
+        times = _times(step.typical_before_ps, step.typical_after_ps)
+        what = f"{times}, the typical step, without the slowest third"
+    if step.is_probable:
+        change = "faster" if step.ratio < 0 else "slower"
+        differs = f": {reasons}" if reasons else ""
+        return f"{what}, probably {change}{differs}{gone}. {_unproved(comparison, 'it')}"
     if step.direction not in ("slower", "faster"):
-        shown, ratio = step.least_shown_ratio, step.change_ratio or 0.0
-        if _is_probable(comparison):
-            change = "faster" if ratio < 0 else "slower"
-            differs = f": {reasons}" if reasons else ""
-            return f"{times}, probably {change}{differs}{gone}. {_unproved(comparison, 'it')}"
+        shown = step.least_shown_ratio
         verdict = "No verdict" if shown is None or shown >= TOO_NOISY else "No clear change"
-        return f"{verdict}: {times}. {_least_shown(comparison)}{_changed_states(comparison)}{gone}"
-    because = f", because {reasons}" if reasons else ""
+        return f"{verdict}: {what}. {_least_shown(comparison)}{inside}{gone}"
     # What is beyond noise may be little beside what is not.
-    inside = "" if reasons else _changed_states(comparison)
-    how_sure = f"({interval_words(step)}){because}{gone}{inside}"
-    if step.is_mean_typical and step.change_ratio is not None:
-        return f"{ratio_words(step.change_ratio)}: {times} {how_sure}"
-    change = ratio_words(step.typical_change_ratio or 0.0)
-    return f"The typical step, without the slowest third, is {change}: mean {times} {how_sure}"
-
-
-def _is_probable(comparison: Comparison) -> bool:
-    """Whether the step differs much, and so between any two captures of both sides, though nothing shows the change."""
-    step, sides = comparison.step, (comparison.before, comparison.after)
-    before, after = ([run.step_ps for run in side] for side in sides)
-    is_large = abs(step.change_ratio or 0.0) >= _PROBABLE_RATIO and step.basis != "none"
-    return is_large and (max(before) < min(after) or max(after) < min(before))
+    because = f", because {reasons}{gone}" if reasons else f"{gone}{inside}"
+    subject = "step" if step.measure == "mean" else "typical step, without the slowest third,"
+    words = f"{ratio_words(step.ratio)}: {times} ({interval_words(step)})"
+    return f"The {subject} takes {words}{because}"
 
 
 def verdict_on_one_run(comparison: Comparison) -> str:
@@ -80,7 +70,8 @@ def verdict_on_one_run(comparison: Comparison) -> str:
 
 def verdict_on_different_work(comparison: Comparison, reasons: Sequence[str]) -> str:
     """The sentence where the steps of both sides are not the same work, so that their times say nothing of speed."""
-    times = f"{_times(comparison.step)} per step{_gone(comparison)}"
+    step = comparison.step
+    times = f"{_times(step.before_ps, step.after_ps)} per step{_gone(comparison)}"
     return f"The runs do different work ({', '.join(reasons)}), so their step times do not compare: {times}"
 
 
@@ -94,43 +85,32 @@ def _gone(comparison: Comparison) -> str:
 
 
 def ratio_words(ratio: float) -> str:
-    """A change as a share of what was before: `12% slower`; from twice on `2.5 times as long`, or `2.5 times as fast`.
-
-    So what is there and back has one number.
-    """
-    if _is_in_times(ratio):
-        return f"{_times_as(ratio)} times as {'long' if ratio > 0 else 'fast'}"
-    return f"{numbers.percent(abs(ratio))} {'slower' if ratio > 0 else 'faster'}"
-
-
-def _is_in_times(ratio: float) -> bool:
-    return ratio >= 1 or -1 < ratio <= -0.5
+    """What takes another time takes: `12% more time`, `46% less time`, from twice on `2.5 times as long`."""
+    if ratio >= 1:
+        return f"{_times_as(ratio)} times as long"
+    return f"{numbers.percent(abs(ratio))} {'more' if ratio > 0 else 'less'} time"
 
 
 def _times_as(ratio: float) -> str:
-    """How many times as long, or as fast where it is shorter."""
-    times = 1 + ratio if ratio > 0 else 1 / max(1 + ratio, 1e-6)
+    times = 1 + ratio
     return f"{times:.2g}" if times < 99.5 else f"{times:,.0f}"
 
 
-def _times(step: StepDifference) -> str:
+def _times(before_ps: int, after_ps: int) -> str:
     """`41.2 → 36.3 ms`: the unit once where it is the same."""
-    before, after = numbers.time(step.before_ps), numbers.time(step.after_ps)
+    before, after = numbers.time(before_ps), numbers.time(after_ps)
     unit = f" {after.rpartition(' ')[2]}"
     return f"{before.removesuffix(unit)} → {after}"
 
 
 def interval_words(step: StepDifference) -> str:
-    """`95% interval 10–14%` of a change that is shown, in the unit of the change."""
-    ratio = (step.change_ratio if step.is_mean_typical else step.typical_change_ratio) or 0.0
-    low, high = step.low_ratio or 0.0, step.high_ratio or 0.0
-    ends = sorted((low, high), key=abs)
-    if _is_in_times(ratio):
-        words = f"{_times_as(ends[0])} to {_times_as(ends[1])} times"
-    else:
-        least, most = (numbers.percent(abs(end)) for end in ends)
-        words = least if least == most else f"{least.removesuffix('%')}–{most}"
-    return f"95% interval {words}"
+    """`95% interval 10 to 14% less` of a change that is shown, in its words."""
+    ends = sorted((step.low_ratio or 0.0, step.high_ratio or 0.0), key=abs)
+    least, most = (ratio_words(end).removesuffix(" time") for end in ends)
+    for unit in (" times as long", "% more", "% less"):
+        if most.endswith(unit):
+            least = least.removesuffix(unit)
+    return f"95% interval {most if most.startswith(least) else f'{least} to {most}'}"
 
 
 def _least_shown(comparison: Comparison) -> str:
@@ -140,9 +120,13 @@ def _least_shown(comparison: Comparison) -> str:
         return "A single step on a side shows no noise: capture ten or more"
     if shown < TOO_NOISY:
         return f"These runs would show a change of {numbers.percent(shown)} or more"
-    least = f"{_times_as(shown)} times as long" if shown >= 1 else numbers.percent(shown)
-    below = "" if shown >= SHOW_NOTHING else f" below {least}"
-    return _unproved(comparison, f"a change{below}")
+    return _unproved(comparison, f"a change{below_words(shown)}")
+
+
+def below_words(shown: float) -> str:
+    """Which changes runs cannot prove that show one of this size."""
+    least = ratio_words(shown).removesuffix(" more time")
+    return "" if shown >= SHOW_NOTHING else f" below {least}"
 
 
 def _unproved(comparison: Comparison, what: str) -> str:
@@ -203,20 +187,14 @@ def _change_of(row: StateDifference, devices: Sequence[DeviceDifference]) -> _Ch
 
 
 def _reasons(comparison: Comparison) -> list[str]:
-    """The states that make most of the difference; none where the mean differs the other way.
-
-    They are beyond noise, as the step is, or make half of that: without them it could not differ so. Of one that is only probably
-    slower or faster they are what differs most.
-    """
+    """The states that make most of the difference of the mean step, whatever their noise: without them it would not differ so."""
     step, whole = comparison.step, comparison.step.difference_ps
-    is_shown = step.direction in ("slower", "faster")
-    if is_shown and whole * (1 if step.direction == "slower" else -1) < 0:
+    if step.measure == "typical":
         return []
     changes = [
         _change_of(row, comparison.devices)
         for row in comparison.states
         if row.difference_ps * whole > 0
-        and (not is_shown or row.direction in ("slower", "faster") or is_half(row, step))
     ]
     changes = _with_cores(changes)
     changes.sort(key=lambda change: (change.state in _CONSEQUENCES, -abs(change.ps)))
@@ -224,7 +202,7 @@ def _reasons(comparison: Comparison) -> list[str]:
     covered = 0
     for change in changes:
         is_enough = covered >= _WHOLE_SHARE * abs(whole) or len(reasons) == _MOST_REASONS
-        if not is_enough and abs(change.ps) >= _LEAST_REASON * abs(whole):
+        if not is_enough and abs(change.ps) >= CLEAR_PART * abs(whole):
             reasons.append(_clause(change, comparison))
             covered += abs(change.ps)
     return reasons
@@ -238,7 +216,7 @@ def _with_cores(changes: Sequence[_Change]) -> list[_Change]:
     )
     if compute is None or waits is None or 2 * _change_ratio(compute) < _change_ratio(waits):
         return list(changes)
-    if abs(compute.ps) < _LEAST_REASON * abs(waits.ps):  # Little work: others had the cores.
+    if abs(compute.ps) < CLEAR_PART * abs(waits.ps):  # Little work: others had the cores.
         return list(changes)
     both = compute._replace(ps=compute.ps + waits.ps)
     return [both, *(change for change in changes if change not in (compute, waits))]

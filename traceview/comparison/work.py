@@ -6,7 +6,7 @@ XLA names instructions anew with each change of a program: those of one kind tha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import chain
 from math import fsum
 from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
@@ -147,7 +147,7 @@ def _differences(
     old, new = (_by_name([(table, rows_of(table)[0]) for table in side], named) for side in tables)
     if not old or not new:
         return []
-    renamed = _renumbered(old.keys() - new.keys(), new.keys() - old.keys())
+    renamed = _renumbered(old.keys(), new.keys())
     old = {renamed.get(name, name): work for name, work in old.items()}
     left_out_ps = [max(rows_of(table)[1] for table in side) for side in tables]
     pairs = []
@@ -162,7 +162,9 @@ def _differences(
             # Of ops that replicas run beside each other one takes the time, in other steps another.
             if spread.is_of_replicas and calls[0] != calls[1] and min(calls) < 1:
                 noise = Difference(noise.value)
-            pairs.append((name, known.longest, first, second, noise))
+            # What became less is looked for where it was.
+            longer = first if first and (not second or first.ps > second.ps) else known
+            pairs.append((name, longer.longest, first, second, noise))
     shown = most_chance(noise for *_, noise in pairs)
     rows = [
         (name, longest, _measured(first, second, noise, shown))
@@ -188,13 +190,26 @@ def _measured(
 _NUMBER: Final = lazy_pattern(r"_(\d+)(?=[_/]|$)")
 
 
-def _renumbered(old: Iterable[_Name], new: Iterable[_Name]) -> dict[_Name, _Name]:
-    """The new names of what differs in numbers alone, such as Keras gives to layers, in the order of these numbers.
+def _renumbered(old: Set[_Name], new: Set[_Name]) -> dict[_Name, _Name]:
+    """The new names of what only the old side has and differs in numbers alone, such as Keras gives to layers.
 
-    Only where as many have come as have gone.
+    First layers are paired, then what is left: only where as many have come as have gone.
     """
+    texts = ([text for *of, _, layer in side for text in (*of, f"{layer}/")] for side in (old, new))
+    layers = ({("", part) for text in of for part in text.split("/")[:-1]} for of in texts)
+    layer_of = {was[1]: now[1] for was, now in _paired(*layers).items()}
+    moved = {
+        name: tuple("/".join(layer_of.get(part, part) for part in text.split("/")) for text in name)
+        for name in old - new
+    }
+    pairs = _paired({*moved.values()}, new - old)
+    return {name: pairs.get(now, now) for name, now in moved.items()}
+
+
+def _paired(before: Set[_Name], after: Set[_Name]) -> dict[_Name, _Name]:
+    """Of names that differ in numbers alone those on one side, in the order of these numbers, if as many on each."""
     kinds: dict[_Name, tuple[list[_Name], list[_Name]]] = {}
-    for place, side in enumerate((old, new)):
+    for place, side in enumerate((before - after, after - before)):
         for name in sorted(side, key=_in_order):
             *names, function, layer = name
             kind = (*(_NUMBER.sub("", text) for text in (*names, layer)), function)
@@ -219,7 +234,7 @@ def _by_name(
     captures: dict[_Name, dict[int, list[Row]]] = {}
     for place, (_, rows) in enumerate(tables):
         names = set(map(named, rows))
-        renamed = _renumbered(names - captures.keys(), captures.keys() - names)
+        renamed = _renumbered(names, captures.keys())
         for row in rows:
             name = named(row)
             of_name = captures.setdefault(renamed.get(name, name), {})

@@ -29,10 +29,12 @@ from traceview.comparison.noise import (
     TOO_NOISY,
     Level,
     RunSpread,
+    StepLevels,
     run_spread_of,
     step_change,
 )
 from traceview.comparison.sides import batch_size_of, capture_steps
+from traceview.comparison.verdict import below_words, ratio_words
 from traceview.document import numbers
 from traceview.document.sanitize import sanitize
 from traceview.ledger.states import State
@@ -52,11 +54,13 @@ _KEPT_RUNS: Final = 20
 
 class Memory(Struct, forbid_unknown_fields=True):
     """The memory of a later call: the runs that were read or passed over, with the files that they had, and the levels of
-    the last ones, oldest first, None without steps. `setups`: their programs, devices and batch sizes.
+    the typical step of the last ones, oldest first, None without steps, with those of the mean one. `setups`: their programs,
+    devices and batch sizes.
     """
 
     seen: dict[str, Files] = field(default_factory=dict)
     last: dict[str, Level | None] = field(default_factory=dict)
+    means: dict[str, Level] = field(default_factory=dict)
     setups: dict[str, str] = field(default_factory=dict)
 
 
@@ -100,7 +104,8 @@ class Follower:
         seen = {run: files for run, files in self._memory.seen.items() if run in self._files}
         last = dict([*self._memory.last.items()][-_KEPT_RUNS:])
         setups = {run: setup for run, setup in self._memory.setups.items() if run in last}
-        return Memory(seen, last, setups)
+        means = {run: mean for run, mean in self._memory.means.items() if run in last}
+        return Memory(seen, last, means, setups)
 
     def begin(self) -> None:
         """Look for the first time: the runs that are there now are history, of which only the newest are read."""
@@ -163,14 +168,20 @@ class Follower:
             return
         report = analyze(trace, top=0)
         used = capture_steps(report)
-        level = used.level if used else None
-        last, setups = self._memory.last, self._memory.setups
+        levels = used.levels if used else None
+        last, means, setups = self._memory.last, self._memory.means, self._memory.setups
         last.pop(name, None)
         setups[name] = _setup_of(report)
         # Of other work the step time says nothing.
-        alike = [one for run, one in last.items() if setups.get(run) == setups[name]]
-        change = change_since(level, alike[-self._most :], run_spread_of([report]))
-        last[name] = level
+        alike = [
+            StepLevels(means.get(run, typical), typical) if typical else None
+            for run, typical in last.items()
+            if setups.get(run) == setups[name]
+        ]
+        change = change_since(levels, alike[-self._most :], run_spread_of([report]))
+        last[name] = levels.typical if levels else None
+        if levels:
+            means[name] = levels.mean
         yield News(report, change, is_history, damage)
 
 
@@ -219,41 +230,48 @@ LEAST_RATIO: Final = 0.02
 
 
 class StepChange(Struct, frozen=True):
-    """The step time against that of `run_count` runs before: `ratio` more, of which `noise_ratio` says nothing."""
+    """The step time against that of `run_count` runs before: `ratio` more, of which `noise_ratio` says nothing.
+
+    `is_typical`: that of the typical step, for few steps make the change of the mean.
+    """
 
     ratio: float
     noise_ratio: float
     run_count: int
     is_beyond_noise: bool
+    least_shown_ratio: float = 0.0
+    is_typical: bool = False
 
     @property
     def text(self) -> str:
         """The change in words."""
         before = "the run before" if self.run_count == 1 else f"the last {self.run_count} runs"
-        noise = numbers.share(self.noise_ratio)
+        step = "typical step " if self.is_typical else ""
         if self.is_beyond_noise:
-            slower = "slower" if self.ratio > 0 else "faster"
-            return f"{numbers.share(abs(self.ratio))} {slower} than {before}"
+            words = ratio_words(self.ratio)
+            return f"{step}takes {words} {'than' if words.endswith('time') else 'as'} {before}"
         if self.noise_ratio < TOO_NOISY:
-            return f"as {before} (within {noise})"
-        shown = numbers.share(self.noise_ratio / (1 + self.ratio))
+            return f"{step}as {before} (within {numbers.share(self.noise_ratio)})"
+        shown = below_words(self.least_shown_ratio)
         if self.run_count < ENOUGH_RUNS:
-            return f"no verdict yet: {before} cannot prove a change below {shown}"
-        return f"no verdict: {before} differ too much to prove a change below {shown}"
+            return f"no verdict yet: {before} cannot prove a change{shown}"
+        return f"no verdict: {before} differ too much to prove a change{shown}"
 
 
 def change_since(
-    run: Level | None, before: Sequence[Level | None], spread: RunSpread
+    run: StepLevels | None, before: Sequence[StepLevels | None], spread: RunSpread
 ) -> StepChange | None:
     """How the step of a run differs from that of the runs `before`; None without both, or where nothing shows the noise."""
     change = step_change(before, [run], spread)
-    if change is None or change.high is None:
+    if change is None or change.low is None or change.high is None:
         return None
     return StepChange(
         change.value,
-        max(change.high - change.value, LEAST_RATIO),
+        max((change.high - change.low) / 2, LEAST_RATIO),
         sum(level is not None for level in before),
         change.direction in ("slower", "faster") and abs(change.value) > LEAST_RATIO,
+        change.least_shown or 0.0,
+        change.measure == "typical",
     )
 
 

@@ -96,7 +96,7 @@ def compare(
         target = Target.of(output, *runs, force=force, width=width)
         from traceview.comparison.scaling import scaled_runs, scaling_section
 
-        scaled = scaled_runs(reports_at(runs))
+        scaled = scaled_runs(reports_at(runs), force=force)
         format_ = format_of(format_, target.path, _COMPARE_FORMATS)
         target.write_record(scaled, [scaling_section(scaled)], format_, title="scaling")
         return
