@@ -41,11 +41,13 @@ The last command prints type and meaning of a key. [method.md](method.md) define
 ## Keys
 
 Each object has its path, its name in the schema, what it is, and its keys. `[]` is each item of a list, `.*` each value of an
-object. An object in several places is listed at the first. Only the schema has `arguments`, `results.lanes`,
-`results.timeline` and `results.environment.hosts`.
+object. An object in several places is listed at the first. Only the schema has `arguments`, `results.hangs`,
+`results.lanes`, `results.outside_view`, `results.timeline` and `results.environment.hosts`.
 """
-_FOR_SCHEMA_ONLY = (".arguments.*", "results.lanes", "results.timeline", "environment.hosts[].")
-"""Parts of sentences, pictures and settings: who needs their keys looks into the schema."""
+_FOR_SCHEMA_ONLY = (
+    ".arguments.*", "results.hangs", "results.lanes", "results.outside_view", "results.timeline", "environment.hosts[].",
+)  # fmt: skip
+"""Parts of sentences, pictures, settings and what few runs have: who needs their keys looks into the schema."""
 _END = "This page is made from the records in the code by `python -m scripts.docs`."
 
 

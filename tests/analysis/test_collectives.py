@@ -154,8 +154,9 @@ def of_program(
 @pytest.mark.parametrize(
     ("name", "length_ms", "title"),
     [
-        ("again", 4.9, ""),
-        ("again", 5.1, "Both GPUs spend 5.10 of 50.0 ms (10%) on exchanging what all devices have alike"),
+        ("again", 2.4, ""),
+        ("again", 2.6, "Both GPUs spend 2.60 of 50.0 ms (5.2%) on exchanging what all devices have alike"),
+        ("average", 4.9, ""),
         ("average", 5.1, "Both GPUs spend 5.10 of 50.0 ms (10%) in exposed communication"),
     ],
 )  # fmt: skip
@@ -167,6 +168,21 @@ def test_what_devices_have_alike_before_they_exchange_it(
     assert (found.title if found else "") == title
     if found and name == "again":
         assert found.confidence == "high"
+
+
+def test_what_a_graph_sums_again_is_alike(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for device in range(2):
+            step.kernel(device, 0, 30)
+            step.kernel(device, 30, 33, name=NCCL_NAME, op="sgd/again:CollectiveReduceV2")
+    report = analyzed(tmp_path, trace, sidecar={"graphs": {"sent_ops": ["sgd/again"]}})
+    found = findings(report)["collective-exposed"]
+    assert (
+        found.title
+        == "Both GPUs spend 3.00 of 50.0 ms (6.0%) on exchanging what all devices have alike"
+    )
+    assert found.action.startswith("Sum gradients once: leave out your own all_reduce")
 
 
 @pytest.mark.parametrize(

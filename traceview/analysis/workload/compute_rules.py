@@ -427,10 +427,9 @@ COSTLY_OPS: Final = _rule(
         ),
         "zeros": "Nearly all numbers of a constant matrix are 0. The loss is all but 16 times the part of the others.",
         "copies": (
-            "The program repeats rows before it multiplies them, or adds up rows behind that: fewer would give the same. The loss is "
-            "all but these."
+            "The program repeats rows before it multiplies them, or adds up rows behind that: fewer would do."
         ),
-        "pairs": "Each row of a tensor is combined with each row of another, and what that gives is added up. The loss is all of it.",
+        "pairs": "Each row of a tensor is combined with each row of another, and what that gives is added up.",
         "again": (
             "A gradient of these layers is a part of the loss, and is differentiated again. With JAX the loss leaves out their own "
             "forward and backward pass."
@@ -476,7 +475,7 @@ COSTLY_OPS: Final = _rule(
         "pairs": (
             "Let a product of matrices combine them: |a|² + |b|² - 2ab for squared distances, `tf.matmul(a, b, transpose_b=True)`.",
             (
-                "With the product instead of the differences of all pairs steps took 4.1 instead of 12.5 ms, and 4.9 instead of 9.8. "
+                "With the product instead of the differences of all pairs a step took 4.1 instead of 12.5 ms. "
                 "What no product gives takes less of fewer rows: it grows with their square."
             ),
         ),
