@@ -296,7 +296,7 @@ def test_a_function_that_is_traced_for_the_first_time_is_not_traced_again(tmp_pa
         (("python",), False, "Pass a tensor instead of a Python number", "in a value of Python"),
         (("shape",), False, "Let one graph serve every shape", "in the shape of a tensor"),
         (("structure",), False, "Pass one tensor instead of a list", "in how many tensors"),
-        (("python", "shape"), False, "Give it one signature", None),
+        (("python", "shape"), False, "Give each call arguments", None),
         # No signature helps.
         (("shape",), True, "Give all batches one shape", "in the shape of a tensor"),
     ],

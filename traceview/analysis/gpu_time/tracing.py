@@ -65,11 +65,10 @@ RETRACING: Final = Rule(
         "{limit} of the GPU time idle for tracing and compilation, and a tf.function traced again after the first recorded "
         "step, or a function of JAX is compiled again (sidecar); a first trace is compile-in-window"
     ),
-    action="Give it one signature: `@tf.function(input_signature=[tf.TensorSpec([None, 224, 224, 3])])`.",
+    action="Give each call arguments of one kind: tensors of one shape and dtype, numbers as tensors, and the same Python objects.",
     advice=(
-        "One graph then serves every size of the batch, and every Python number, which becomes a tensor. Without it, pass "
-        "`tf.constant(number)` instead of a Python number; where shapes change, `reduce_retracing=True`, or "
-        "`dataset.batch(n, drop_remainder=True)`."
+        "Where sizes change, `reduce_retracing=True`, or an `input_signature` with None for them; `tf.constant(number)` for a number. An "
+        "object, such as a metric, is made once, and `reset_state()` begins it anew."
     ),
     actions={
         "python": (
