@@ -25,7 +25,7 @@ class Program(Struct, frozen=True):
             without it, in turns with it in one process on two idle cores. Without `pmean`, or by `shard_map` without a sum;
             with a batch made before the loop, or a dataset of it; without setting the rate, asking for predictions,
             the loss of all tasks, casts, averages, statistics or dropout. Without making gradients orthogonal, or without
-            writing what was measured; in one epoch; with a fourth channel of zeros.
+            writing what was measured; in one epoch; with a fourth channel of zeros; with half of the batch on each of two replicas.
     """
 
     name: str
@@ -183,7 +183,7 @@ PROGRAMS: Final = {
             "loop_producer_thread",
             "a thread that counts letters in Python fills the queue of batches",
             ("python-thread",),
-            present={"callback-stall": 0.046},
+            present={"callback-stall": 0.046, "repeated-compute": 0.29},
         ),
         Program(
             "loop_print_replicas",
@@ -281,7 +281,13 @@ PROGRAMS: Final = {
             ("garbage-collection",),
             "mean",
         ),
-        Program("loop_parse_single", "records are parsed one by one", _INPUT, advice=_CACHE),
+        Program(
+            "loop_parse_single",
+            "records are parsed one by one",
+            _INPUT,
+            advice=_CACHE,
+            present={"repeated-compute": 0.32},
+        ),
         Program(
             "loop_inverse",
             "each step inverts the same matrix",
@@ -300,6 +306,7 @@ PROGRAMS: Final = {
             ("checkpoint-stall",),
             "mean",
             second=_INPUT,
+            present={"repeated-compute": 0.21},
         ),
         Program(
             "loop_ordering_and_letters",
@@ -378,7 +385,12 @@ PROGRAMS: Final = {
             ("host-bound", "garbage-collection", *_PYTHON),
         ),
         Program("loop_two_models", "nothing", ()),
-        Program("loop_learning_rate", "nothing", (), present={"callback-stall": 0.059}),
+        Program(
+            "loop_learning_rate",
+            "nothing",
+            (),
+            present={"callback-stall": 0.059, "repeated-compute": 0.4},
+        ),
         Program("jax_scan_steps", "nothing", (), present={"collective-exposed": 0.3}),
         Program("keras_jax_arrays", "nothing", ()),
         Program("gpu_jax_numpy_batches", "NumPy makes each batch", _PYTHON),
@@ -656,12 +668,13 @@ PROGRAMS: Final = {
             "loop_predict",
             "`model.predict` is asked about four rows after each step",
             (*_PYTHON, "host-bound"),
+            present={"repeated-compute": 0.37},
         ),
         Program(
             "loop_late_filter",
             "rows are decoded before a filter throws most of them away",
             _INPUT,
-            present={"input-bound": 0.38},
+            present={"input-bound": 0.38, "repeated-compute": 0.25},
         ),
         Program(
             "fit_tensorboard",
@@ -669,19 +682,23 @@ PROGRAMS: Final = {
             (*_PYTHON, "host-bound"),
         ),
         Program(
-            "loop_subprocess", "each step starts another program and waits for its answer", _PYTHON
+            "loop_subprocess",
+            "each step starts another program and waits for its answer",
+            _PYTHON,
+            present={"repeated-compute": 0.42},
         ),
         Program(
             "loop_plot",
             "a picture of weights is compressed after every fourth step",
             _PYTHON,
             "mean",
+            present={"repeated-compute": 0.39},
         ),
         Program(
             "loop_logits_list",
             "predictions are taken out of a tensor one by one",
             (*_PYTHON, "host-bound", "d2h-sync"),
-            present={"callback-stall": 0.084},
+            present={"callback-stall": 0.084, "repeated-compute": 0.4},
             advice="Fetch the tensor once",
         ),
         Program(
@@ -689,6 +706,7 @@ PROGRAMS: Final = {
             "weights are clipped eagerly, one variable after the other",
             (*_PYTHON, "host-bound"),
             advice="Put the ops between steps into a graph",
+            present={"repeated-compute": 0.37},
         ),
         Program("loop_uneven_rows", "one replica has more rows than the other", ("straggler-gpu",)),
         Program(
