@@ -524,8 +524,9 @@ def without_core(context: Context) -> Iterator[Finding | None]:
     devices = [d for d in context.ledger.devices if context.trace.device_list[d].host in limited]
     rows = context.ledger.rows(states=FEW_CORES.states)
     to_natives = rows & (context.ledger.columns.by_kind == By.THREAD)
-    yield _native_threads(context, to_natives, waits)
-    rows &= ~to_natives
+    if to_natives.any():
+        yield _native_threads(context, to_natives, waits)
+        rows &= ~to_natives
     by_limit = rows & context.ledger.rows(devices=devices)
     if limited:
         fewest = min(limited.values(), key=lambda of: of.cores)
