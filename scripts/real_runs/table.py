@@ -1785,5 +1785,13 @@ PROGRAMS: Final = {
             # One batch for all steps.
             present={"callback-stall": 0.11, "python-stall": 0.11},
         ),
+        Program(
+            "loop_shuffled_evaluation",
+            "the data set of an evaluation in each fourth step maps and shuffles all rows of a buffer anew",
+            ("validation-stall",),
+            "mean",
+            # Without evaluations.
+            present={"validation-stall": 0.3},
+        ),
     )
 }

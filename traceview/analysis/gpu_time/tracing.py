@@ -34,6 +34,7 @@ from traceview.base.intervals import NEVER, IntervalSet, union
 from traceview.base.units import PS_PER_NS
 from traceview.ledger.states import State
 from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.pipeline import find_input_waits, iterator_calls
 from traceview.trace.host.python_lines import PythonLine
 from traceview.trace.model import Trace
 from traceview.trace.sidecar.sidecar import ArgumentChange, CompiledFor
@@ -228,8 +229,10 @@ RULES: Final = (RETRACING, COMPILE_IN_WINDOW, FIRST_CALL)
 def evaluations(waits: Waits) -> Finding | None:
     """Evaluations, and whether most of their time is that they are traced again and again, or wait for their own input."""
     states, limits = waits.context.idle.states[waits.host], VALIDATION_STALL.limits
-    timeline = states.timeline(states.caller)
-    compiles, asks = (timeline.spans_of((of,)) for of in (State.COMPILE, State.INPUT))
+    compiles = states.timeline(states.caller).spans_of((State.COMPILE,))
+    calls = iterator_calls(waits.context.trace, waits.host)
+    asked = find_input_waits(waits.context.trace, waits.host, calls)
+    asks = union(asked.start_ps, asked.end_ps)
     spans = waits.context.ledger.spans_of([waits.device], waits.rows)
     length_ps = spans.end - spans.start
     is_traced = compiles.within(spans.start, spans.end) >= limits["traced_ratio"] * length_ps
