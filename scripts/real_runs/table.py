@@ -708,7 +708,12 @@ PROGRAMS: Final = {
             advice="Put the ops between steps into a graph",
             present={"repeated-compute": 0.37},
         ),
-        Program("loop_uneven_rows", "one replica has more rows than the other", ("straggler-gpu",)),
+        Program(
+            "loop_uneven_rows",
+            "one replica has more rows than the other",
+            ("straggler-gpu",),
+            present={"repeated-compute": 0.34},
+        ),
         Program(
             "fit_late_cache",
             "`cache` stands before the map that takes long, and a callback sorts weights",

@@ -401,7 +401,9 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
         action = f"exchanged_{known.key}"
         if action not in known.rule.actions or not _is_mostly_exchange(context, labels, rows):
             action = known.key
-        found = _of_ops(context, known.rule, labels, saved, key=known.key, also=rows, action=action)
+        # What is exchanged for it again is a collective as any other.
+        also = rows if known.rule is not RECOMPUTED else False
+        found = _of_ops(context, known.rule, labels, saved, key=known.key, also=also, action=action)
         yield found
         is_free &= ~labels
         is_explained |= labels & (found is not None)
