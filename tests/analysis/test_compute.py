@@ -345,6 +345,17 @@ def test_numbers_that_take_longer_to_exchange_than_to_draw(
     assert (said in found.explanation) is is_said
 
 
+def test_exchanges_that_are_done_again_are_collectives_as_any_other(tmp_path: Path) -> None:
+    module, scope = ModuleWriter(), "jit(f)/checkpoint/rematted_computation/add"
+    module.add("add.1", "add", module.add("a", "parameter", F32), scope=scope, element=F32)
+    module.add("all-gather.1", "all-gather", 1, scope=scope, element=F32)
+    ops = [("add.1", "kernel", 10.0), ("all-gather.1", "ncclDevKernel_AllGather", 9.0)]
+    write_program(tmp_path, module, ops)
+    assert title_of(traceview.analyze(tmp_path), "rematerialization").startswith(
+        "GPU:0 spends 10.0 of 50.0 ms (20%)"
+    )
+
+
 @pytest.mark.parametrize(
     ("opcode", "computation", "is_donated", "action"),
     [
