@@ -31,6 +31,7 @@ def found(
     idents: dict[int, int] | None = None,
     load: dict[str, int] | None = None,
     ends: int | None = None,
+    is_sampled: bool = True,
     **clocks: Any,
 ) -> Finding | None:
     """The finding of one code about eight steps. `load`: what the machine did, from `/proc/stat`. `ends`: which thread ends an
@@ -75,7 +76,7 @@ def found(
         {"ident": None, "name": "statistics", "native_id": SCRIPT},
     ]
     cpu_us = [round(t * 1e-3) % 10**9 if thread else -1 for t, thread, _ in samples]
-    facts: dict[str, Any] = {"python": python_group(samples, threads, cpu_us)}
+    facts: dict[str, Any] = {"python": python_group(samples, threads, cpu_us)} if is_sampled else {}
     if loads is not None:
         facts["threads"] = clocks_group(loads, length_ms=1000, idents=idents, **clocks)
     if cores is not None:
@@ -182,21 +183,35 @@ def test_iterators_that_run_no_op_are_the_pipeline_from_half_a_core_on(
     """The model lacks 0.3 of a core, and with less nobody is known to take their part of it."""
     loads = {**LOADS, PIPELINE: (0.2, 0.0), BATCHES: (ran, 0.0)}
     assert lost_ms(found(tmp_path, loads=loads)) == pytest.approx(expected_ms, rel=0.05)
-    assert found(tmp_path / "native", loads=loads, code="native-threads") is None
+    unnamed = found(tmp_path / "native", loads=loads, code="native-threads", unnamed=[BATCHES])
+    assert unnamed is None
+
+
+def test_a_thread_of_the_model_that_asks_an_iterator_is_none_of_the_pipeline(
+    tmp_path: Path,
+) -> None:
+    loads = {CALLER: (0.6, 0.3), EXECUTOR: (0.1, 0.0), PIPELINE: (0.8, 0.0)}
+    assert lost_ms(found(tmp_path, loads=loads)) > OP_MS * 0.9
 
 
 def test_native_threads_cost_what_they_ran(tmp_path: Path) -> None:
     """Such as those of a library: they record nothing, and neither Python nor anybody who names threads knows them."""
     loads = {**LOADS, PIPELINE: (0.2, 0.0), NOBODY: (0.8, 0.0)}
     assert found(tmp_path / "named", loads=loads, code="native-threads") is None
-    finding = found(tmp_path / "unnamed", loads=loads, code="native-threads", unnamed=[NOBODY])
+    # The first thread has the name of the process, too.
+    unnamed = {"loads": loads, "unnamed": [CALLER, NOBODY]}
+    finding = found(tmp_path / "unnamed", code="native-threads", **unnamed)
     left_ms = (OP_MS + DISPATCH_MS) * (1 - 0.2 * 0.3)
     assert lost_ms(finding) == pytest.approx(0.8 * left_ms, rel=0.03)
     assert finding is not None
     assert "to native threads of the process, which take 80% of the time of a core" in finding.title
     assert finding.confidence == "medium"
     check_nothing_bounds_it(finding)
-    assert found(tmp_path / "others", loads=loads, code="other-processes") is None
+    load = {"elapsed_ns": 10, "busy_ns": 16, "own_ns": 16, "cores": 4}
+    assert found(tmp_path / "others", code="other-processes", load=load, **unnamed) is None
+    # Without samples it may be a thread of Python.
+    not_sampled = found(tmp_path / "any", code="native-threads", is_sampled=False, **unnamed)
+    assert not_sampled is None
 
 
 def test_a_thread_of_the_script_costs_what_it_ran(tmp_path: Path) -> None:

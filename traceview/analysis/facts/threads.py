@@ -343,6 +343,9 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
     python = _of_python(context, host, clocks, {*compute, *calling, *pipeline})
     of_model = {*compute, *map(clocks.of_line, lines)} - {*pipeline, *python.values(), NONE}
     known = {*pipeline, *python.values(), *of_model, *iterating}
+    # Without samples any of them may be one of Python.
+    sampled = context.idle.python.get(host)
+    unnamed = clocks.unnamed if sampled and sampled.is_sampled else ()
     return CoreWaits(
         clocks=clocks,
         cores=cores,
@@ -352,7 +355,7 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
         natives=tuple(
             place
             for place, number in enumerate(clocks.numbers)
-            if number in clocks.unnamed and place not in known
+            if number in unnamed and place not in known
         ),
         python=python,
         at_work_ps=_at_work(context, host, clocks),

@@ -478,8 +478,8 @@ NATIVE_THREADS: Final = Rule(
     code="native-threads",
     title="{who:loses/lose} {loss} to native threads of the process, which take {busy} of the time of a core",
     meaning=(
-        "Threads of the step were ready to run and had no core while threads of the same process ran that record nothing, and that Python "
-        "has not started. Mostly a library of the script has: NumPy's BLAS, OpenMP, OpenCV. Such threads may keep a core while they wait."
+        "Threads of the step were ready to run and had no core, while native threads of the same process ran. They record nothing, and "
+        "Python did not start them; mostly NumPy's BLAS, OpenMP or OpenCV did. They may keep a core while they wait."
     ),
     starts_at=(
         "{limit} of the GPU time in which ops on CPU devices, dispatch or launches wait for cores that such threads have, by the clocks of "
