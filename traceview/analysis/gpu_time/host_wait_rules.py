@@ -346,13 +346,11 @@ VALIDATION_STALL: Final = Rule(
     meaning="The model is evaluated inside the window, and training waits for it.",
     starts_at=(
         "{limit} of the GPU time in evaluations: between two step markers, after at most half of the steps, the thread of the "
-        "markers calls a graph and asks for input. If two of them or more trace and compile for "
-        "{traced_ratio} of their time or longer, that is said; else whether {input_ratio} of it is spent in calls for input"
+        "markers calls a graph and asks for input. It says so if two of them or more trace and "
+        "compile for {traced_ratio} of their time, else if calls for input take {input_ratio} of it"
     ),
-    limits={
-        "traced_ratio": 0.25,
-        "input_ratio": 0.5,
-    },  # of `predict` of a new model tracing was half
+    # Of `predict` of a new model tracing was half.
+    limits={"traced_ratio": 0.25, "input_ratio": 0.5},
     action="Evaluate less often, or on less data.",
     actions={
         "anew": "Make it once, before the loop: a new model, or function, is traced anew.",

@@ -230,7 +230,7 @@ REPEATED: Final = _rule(
         ),
     },
     limit=COSTLY_RATIO,
-    action="Divide the batch over the devices before the call: `jax.device_put(batch, NamedSharding(mesh, PartitionSpec(*mesh.axis_names)))`.",
+    action="Divide the batch over the devices before the call: `jax.device_put(batch, NamedSharding(mesh, PartitionSpec(mesh.axis_names)))`.",
     explains=("collective-exposed/alike",),
     advice=(
         "A batch that is on the host, whole on each device, or divided along another dimension, such as time, is computed whole by each. "
@@ -398,6 +398,8 @@ PRODUCTS_RATIO: Final = 0.25
 SLOW_RATE: Final = 1 / 20
 """Of the usual FLOP/s of the products of a step; a choice of ours."""
 
+_EVERY_EIGHTH: Final = "Add it in every eighth step only, eight times as strong: a penalty on gradients need not be in each."
+
 COSTLY_OPS: Final = _rule(
     code="costly-ops",
     title="{who:spends/spend} {loss} on {ops}[ in {line}]",
@@ -426,9 +428,7 @@ COSTLY_OPS: Final = _rule(
             "loss is the rest."
         ),
         "zeros": "Nearly all numbers of a constant matrix are 0. The loss is all but 16 times the part of the others.",
-        "copies": (
-            "The program repeats rows before it multiplies them, or adds up rows behind that: fewer would do."
-        ),
+        "copies": "The program repeats rows before it multiplies them, or adds up the rows of the result: fewer would do.",
         "pairs": "Each row of a tensor is combined with each row of another, and what that gives is added up.",
         "again": (
             "A gradient of these layers is a part of the loss, and is differentiated again. With JAX the loss leaves out their own "
@@ -443,12 +443,13 @@ COSTLY_OPS: Final = _rule(
         ),
     },
     starts_at=(
-        "{limit} of the GPU time in ops that sort, draw random numbers, transform images, transpose, or combine all pairs of rows, none of constants, or "
+        "{limit} of the GPU time in ops that sort, draw random numbers, transform images, transpose, or combine all pairs of rows, none of constants, "
+        "in products of more rows than needed, in what a mask or an index drops, or gradients of each example of which only the sum is used, with what other devices wait meanwhile, or "
         f"{numbers.chosen('limit_ratio', COPIES_RATIO)} in copies that XLA has added, of arguments or in loops, "
         f"{numbers.chosen('limit_ratio', MOVING_RATIO)} in ops that only move data, "
         f"{numbers.chosen('limit_ratio', FUNCTION_RATIO)} in those of a function, or layer, that does no products, "
-        "in what combines all pairs of rows and is then summed, or in gradients that are differentiated again, with their layers, unless these are more than {most_again_ratio} of the compute, "
-        f"{numbers.chosen('limit_ratio', TYPE_RATIO)} in one type of op that is none, in what a mask or an index drops, products of copies, or gradients of each example of which only the sum is used, with what other devices wait meanwhile, or "
+        "or in gradients that are differentiated again, with their layers, unless these are more than {most_again_ratio} of the compute, "
+        f"{numbers.chosen('limit_ratio', TYPE_RATIO)} in one type of op that is none, or "
         f"{numbers.chosen('limit_ratio', PRODUCTS_RATIO)} lost to products at less than a twentieth of the usual rate"
     ),
     limit=COSTLY_RATIO,
@@ -465,7 +466,7 @@ COSTLY_OPS: Final = _rule(
             "So adapters are quicker beside a layer than added to its weights: its own gradient, as large as these, is not made.",
         ),
         "again": (
-            "Take it in every eighth step only, eight times as strong: a penalty on gradients need not be in each.",
+            _EVERY_EIGHTH,
             "A gradient penalty in each step took 11.6 ms, in every eighth 6.5. In a `tf.function` a Python `bool` chooses: two graphs.",
         ),
         "copies": (
@@ -480,7 +481,7 @@ COSTLY_OPS: Final = _rule(
             ),
         ),
         "jax-again": (
-            "Take it in every eighth step only, eight times as strong: a penalty on gradients need not be in each.",
+            _EVERY_EIGHTH,
             "With a gradient penalty a step took 3.6 ms, without it 1.8. A static argument of `jax.jit` chooses: two programs.",
         ),
         "examples": (
