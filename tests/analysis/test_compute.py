@@ -600,7 +600,14 @@ def test_a_function_of_mostly_one_type(length_ms: float, is_found: bool, tmp_pat
     assert ("on ops that multiply no matrices, in pairs, train.py:7" in title) is is_found
 
 
-@pytest.mark.parametrize("call", ["critic_1/dense/MatMul", "MatMul_3"])
+@pytest.mark.parametrize(
+    ("call", "again"),
+    [
+        ("critic_1/dense/MatMul", "MatMul_1/MatMul"),
+        ("MatMul_3", "MatMul_1/MatMul"),
+        ("MatMul_3", "MatMul"),
+    ],
+)
 @pytest.mark.parametrize(
     ("again_ms", "others_ms", "is_found"),
     [
@@ -612,13 +619,13 @@ def test_a_function_of_mostly_one_type(length_ms: float, is_found: bool, tmp_pat
     ],
 )
 def test_a_gradient_that_is_differentiated_again(
-    call: str, again_ms: float, others_ms: float, is_found: bool, tmp_path: Path
+    call: str, again: str, again_ms: float, others_ms: float, is_found: bool, tmp_path: Path
 ) -> None:
     """All ops of that call of a layer, and none of another call."""
     ops = {
         call: 3,
         f"gradient_tape/{call}/MatMul_1": 4,
-        f"gradient_tape/gradient_tape/{call}/MatMul_1/MatMul": again_ms,
+        f"gradient_tape/gradient_tape/{call}/{again}": again_ms,
         "critic/dense/MatMul": others_ms / 2,
         "gradient_tape/critic/dense/MatMul/MatMul": others_ms / 2,
     }
@@ -630,7 +637,12 @@ def test_a_gradient_that_is_differentiated_again(
 
 
 @pytest.mark.parametrize(
-    ("scope", "is_one"), [("jvp(transpose(jvp(f)))", True), ("transpose(jvp(jvp(f)))", False)]
+    ("scope", "is_one"),
+    [
+        ("jvp(transpose(jvp(f)))", True),
+        ("jvp(vmap(transpose(jvp(f))))", True),
+        ("transpose(jvp(jvp(f)))", False),
+    ],
 )
 def test_what_jax_differentiates_again(scope: str, is_one: bool, tmp_path: Path) -> None:
     module = ModuleWriter()
@@ -641,6 +653,28 @@ def test_what_jax_differentiates_again(scope: str, is_one: bool, tmp_path: Path)
     found = finding_of(traceview.analyze(tmp_path), "costly-ops")
     said = "GPU:0 spends 10.1 of 50.0 ms (20%) on gradients of gradients: dot_general"
     assert (found.title if found else "") == (said if is_one else "")
+
+
+def test_layers_in_layers_that_are_differentiated_again(tmp_path: Path) -> None:
+    twice = "gradient_tape/gradient_tape/net"
+    names = (f"{twice}/MatMul_1/MatMul", f"{twice}/a/MatMul/MatMul_1/MatMul", "net/z/MatMul")
+    ops = [(f"{name}:MatMul", 5.0) for name in (*names, "other/MatMul")]
+    said = "GPU:0 spends 15.0 of 50.0 ms (30%) on gradients of gradients: MatMul"
+    assert title_of(ran(tmp_path, ops), "costly-ops") == said
+    of_batch = ran(tmp_path / "batch", ops, batch_ops=[*names])
+    assert title_of(of_batch, "costly-ops") == ""
+
+
+@pytest.mark.parametrize(("length_ms", "is_enough"), [(6.1, True), (5.9, False)])
+def test_pairs_that_are_combined_are_one_finding(
+    length_ms: float, is_enough: bool, tmp_path: Path
+) -> None:
+    """Whatever is computed of them."""
+    ops = [("x:TopKV2", length_ms), ("y:MatMul", 20.0)]
+    report = ran(tmp_path, ops, pair_ops=["x"])
+    said = "GPU:0 spends 6.10 of 50.0 ms (12%) on combining all pairs number by number: TopKV2"
+    titles = [row.title for row in report.findings if row.code == "costly-ops"]
+    assert titles == ([said] if is_enough else [])
 
 
 def test_ops_of_another_finding_are_in_no_group(tmp_path: Path) -> None:

@@ -439,6 +439,17 @@ def test_what_a_library_does_decides_what_helps(
     assert stall.action.startswith(action)
 
 
+@pytest.mark.parametrize("asks", [(), (("multiprocessing/connection.py", "_recv", 395, False),)])
+def test_objects_of_a_manager_are_asked_for_more_at_once(
+    asks: tuple[Line, ...], tmp_path: Path
+) -> None:
+    """Python packs a message, or waits for the answer."""
+    stack = (*asks, ("multiprocessing/managers.py", "_callmethod", 830, False), WORK)
+    cores = 0.1 if asks else None
+    report = analyzed(tmp_path, graph(20), lambda at: stack if at <= 20 else (), cores=cores)
+    assert the(report, "python-stall").action.startswith("Ask for more at once")
+
+
 # Frames that a tracer of Python recorded
 
 

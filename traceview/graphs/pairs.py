@@ -24,7 +24,7 @@ def of_pairs(flow: Flow) -> set[Node]:
     """Ops on two inputs each of which is repeated along a dimension of the other, and what is computed of each number of these, up to
     where they are summed, with the gradients. None of what is not summed.
     """
-    found, summed = set[Node](), set[Node]()
+    found = set[Node]()
     for start, op in flow.ops.items():
         if not _is_of_pairs(op):
             continue
@@ -33,10 +33,9 @@ def of_pairs(flow: Flow) -> set[Node]:
             node = waiting.pop()
             if node not in behind:
                 behind.add(node)
-                is_summed = flow.type_of(node) in _REDUCES
-                waiting += () if is_summed else _of_each(flow, node)
-        summed |= {node for node in behind if flow.type_of(node) in _REDUCES}
-        found |= behind if not summed.isdisjoint(behind) else set()
+                waiting += () if flow.type_of(node) in _REDUCES else _of_each(flow, node)
+        if any(flow.type_of(node) in _REDUCES for node in behind):
+            found |= behind
     return found | _gradients(flow, found)
 
 
