@@ -358,11 +358,18 @@ def test_gradients_of_examples_of_which_only_the_sum_is_read_are_one_product(
 
 
 def enlarged(
-    times: int = 4, *, scope: str = "", adds: str = "", sums: str = "add", is_given: bool = False
+    times: int = 4,
+    *,
+    scope: str = "",
+    adds: str = "",
+    sums: str = "add",
+    gives: str = "",
+    between: str = "reshape",
 ) -> ModuleWriter:
     """12 rows are repeated, and multiplied with weights; with gradients of the weights, and of the rows, which are added up again.
 
-    `scope`: of the repetition. `adds`: what is added to all rows, `bias` or `noise`. `sums`: what makes one of several gradients.
+    `scope`: of the repetition. `adds`: what is added to all rows, `bias` or `noise`. `sums`: what makes one of several gradients. `between`: what
+    computes what that reads; `gives`: which result of these the program gives besides.
     """
     module, count = ModuleWriter(), 12 * times
     rows, weights = (module.add(name, "parameter", shape=shape) for name, shape in (("rows", (12, 16)), ("weights", (16, 8))))  # fmt: skip
@@ -378,12 +385,13 @@ def enlarged(
     made = product(module, "made", whole, weights, (count, 8), summed=(1, 0))
     of_weights = product(module, "of_weights", whole, slopes, (16, 8), BACK, summed=(0, 0))
     of_rows = product(module, "of_rows", slopes, weights, (count, 16), BACK, summed=(1, 1))
-    apart = module.add("apart", "reshape", of_rows, shape=(12, times, 16))
+    apart = module.add("apart", between, of_rows, shape=(12, times, 16))
+    exps = module.add("exps", "exponential", of_rows, shape=(count, 16)) if gives == "exps" else 0
     module.add("one", "parameter", computation=7)
     module.add("joined", sums, module.last(7).id, computation=7)
     back = module.add("back", "reduce", apart, number(module, "zero"), calls=(7,), shape=(12, 16))
     dims(module, 1)
-    given = [made, of_weights, back, *([of_rows] if is_given else [])]
+    given = [made, of_weights, back, *{"of_rows": [of_rows], "exps": [exps], "": []}[gives]]
     module.computation().root_id = module.add("root", "tuple", *given)
     return module
 
@@ -398,14 +406,23 @@ def test_products_of_copies_of_rows_and_of_rows_that_are_added_up() -> None:
     assert needs(enlarged(adds="noise"), "copies") == {"of_rows": 0.25}
     assert needs(enlarged(scope=BACK + "broadcast"), "copies") == {"of_rows": 0.25}
     assert needs(enlarged(sums="maximum"), "copies") == dict.fromkeys(every[:2], 0.25)
-    assert needs(enlarged(is_given=True), "copies") == dict.fromkeys(every[:2], 0.25)
+    for kept in ({"gives": "of_rows"}, {"gives": "exps"}, {"between": "exponential"}):
+        assert needs(enlarged(**kept), "copies") == dict.fromkeys(every[:2], 0.25)
 
 
 @pytest.mark.parametrize(
-    ("window", "groups", "is_product"), [(1, 1, True), (3, 1, False), (1, 2, False)]
+    ("window", "groups", "size", "is_product"),
+    [
+        (1, 1, 8, True),
+        (3, 1, 8, False),
+        (1, 2, 8, False),
+        # With steps of two pixels, and of the whole picture at once.
+        (1, 1, 4, False),
+        (8, 1, 1, True),
+    ],
 )
 def test_a_convolution_of_single_places_is_a_product(
-    window: int, groups: int, is_product: bool
+    window: int, groups: int, size: int, is_product: bool
 ) -> None:
     """Of pictures that were enlarged from 4 x 4 to 8 x 8 pixels."""
     module = ModuleWriter()
@@ -414,7 +431,7 @@ def test_a_convolution_of_single_places_is_a_product(
     wide = module.add("wide", "broadcast", small, shape=(2, 4, 2, 4, 2, 16))
     dims(module, 0, 1, 3, 5)
     large = module.add("large", "reshape", wide, shape=(2, 8, 8, 16))
-    root = module.add("made", "convolution", large, kernel, shape=(2, 8, 8, 8))
+    root = module.add("made", "convolution", large, kernel, shape=(2, size, size, 8))
     convolution(module.last(), (window, window))
     module.last().feature_group_count = groups
     module.computation().root_id = root

@@ -9,11 +9,9 @@ from traceview.base.intervals import BoolArray, Int32Array
 from traceview.base.text import lazy_pattern
 from traceview.trace.device.op_names import op_labels, own_name
 from traceview.trace.model import Recording
+from traceview.trace.sidecar.sidecar import GraphValues
 
-_FIELDS: Final = (
-    "float64_ops", "constant_ops", "batch_ops", "untrained_ops", "variable_ops", "fixed_ops", "summed_ops",
-    "dense_ops", "again_ops", "idle_ops", "sent_ops", "pair_ops",
-)  # fmt: skip
+_FIELDS: Final = tuple(name for name in GraphValues.__struct_fields__ if name.endswith("_ops"))
 _ASSIGNMENT: Final = lazy_pattern(rb"EagerLocalExecute: Assign\w{0,9}VariableOp")
 
 

@@ -63,7 +63,7 @@ _AWAITED_ACTIONS: Final[dict[str, Advised]] = {
     ),
     "queue": FEED,
     "manager": (
-        "Ask for more at once: `shared.update(values)` and `dict(shared)` are a message and its answer each, as is every single entry.",
+        "Ask for more at once: `shared.update(values)` or `dict(shared)` takes one message and one answer, as does every single entry.",
         "Objects of `multiprocessing.Manager` are in a process of their own. What one process alone needs is quicker in a `dict` of its own.",
     ),
     "waits_of_others": (
@@ -156,7 +156,7 @@ _UNSEEN_ACTIONS: Final = {
 }
 """Where no line is known."""
 
-_AHEAD_IN_A_THREAD: Final = "What only reports do less often, `if step % 100 == 0: log(...)`; make batches ahead in a thread: NumPy computes without Python's lock."
+_AHEAD_IN_A_THREAD: Final = "Report less often, `if step % 100 == 0: log(...)`; make batches ahead in a thread: NumPy computes without Python's lock."
 
 CALLBACK_STALL: Final = Rule(
     code="callback-stall",
@@ -175,7 +175,7 @@ CALLBACK_STALL: Final = Rule(
     # Healthy loops with steps of 2 ms had up to 0.11 ms between steps (two cores); the limit is a choice of ours.
     limits={"least_op_count": 20, "saved_ratio": 0.5, "short_ps": 200_000_000},
     reasons={"short": "any loop takes so long between two steps"},
-    action="What only reports do less often, `if step % 100 == 0: log(...)`; make batches ahead, with ops of `tf.data` or in a process.",
+    action="Report less often, `if step % 100 == 0: log(...)`; make batches ahead, with ops of `tf.data` or in a process.",
     advice=(
         "Python in a thread, or in `tf.py_function`, keeps the lock from the step. Keras callbacks have `save_freq` and "
         "`update_freq`. A second `tf.function` that each step calls belongs into the first."
@@ -197,7 +197,7 @@ CALLBACK_STALL: Final = Rule(
         "numpy": (_AHEAD_IN_A_THREAD, "Or make them with ops of `tf.data`."),
         "jax-numpy": _AHEAD_IN_A_THREAD,
         "jax": (
-            "What only reports do less often, `if step % 100 == 0: log(...)`; make batches ahead in a process: a thread keeps Python's lock.",
+            "Report less often, `if step % 100 == 0: log(...)`; make batches ahead in a process: a thread keeps Python's lock.",
             "A second jitted function that each step calls belongs into the first.",
         ),
     },

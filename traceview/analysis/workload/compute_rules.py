@@ -431,8 +431,8 @@ COSTLY_OPS: Final = _rule(
         "copies": "The program repeats rows before it multiplies them, or adds up the rows of the result: fewer would do.",
         "pairs": "Each row of a tensor is combined with each row of another, and what that gives is added up.",
         "again": (
-            "A gradient of these layers is a part of the loss, and is differentiated again. With JAX the loss leaves out their own "
-            "forward and backward pass."
+            "The loss of the model contains a gradient of these layers, which is differentiated again. With JAX their own forward and "
+            "backward pass is not counted."
         ),
         "examples": "The program adds them up and does nothing else with them: that sum is one product of matrices.",
         "order": "They multiply three matrices: `(a @ b) @ c` and `a @ (b @ c)` are the same, and one has far fewer operations.",
@@ -470,14 +470,14 @@ COSTLY_OPS: Final = _rule(
             "A gradient penalty in each step took 11.6 ms, in every eighth 6.5. In a `tf.function` a Python `bool` chooses: two graphs.",
         ),
         "copies": (
-            "Multiply first, then repeat the result: a layer that treats rows, or pixels, alone belongs before `jnp.repeat` or `UpSampling2D`.",
+            "Multiply first, then repeat the result: a layer that treats each row, or pixel, by itself belongs before `jnp.repeat` or `UpSampling2D`.",
             "A step that narrows channels before it enlarges pictures took 6.7 instead of 12.4 ms (JAX 0.10, two cores).",
         ),
         "pairs": (
             "Let a product of matrices combine them: |a|² + |b|² - 2ab for squared distances, `tf.matmul(a, b, transpose_b=True)`.",
             (
                 "With the product instead of the differences of all pairs a step took 4.1 instead of 12.5 ms. "
-                "What no product gives takes less of fewer rows: it grows with their square."
+                "Where no product gives it, use fewer rows: the time grows with their square."
             ),
         ),
         "jax-again": (
