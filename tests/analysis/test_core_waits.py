@@ -199,7 +199,7 @@ def test_native_threads_cost_what_they_ran(tmp_path: Path) -> None:
     loads = {**LOADS, PIPELINE: (0.2, 0.0), NOBODY: (0.8, 0.0)}
     assert found(tmp_path / "named", loads=loads, code="native-threads") is None
     # The first thread has the name of the process, too.
-    unnamed = {"loads": loads, "unnamed": [CALLER, NOBODY]}
+    unnamed: dict[str, Any] = {"loads": loads, "unnamed": [CALLER, NOBODY]}
     finding = found(tmp_path / "unnamed", code="native-threads", **unnamed)
     left_ms = (OP_MS + DISPATCH_MS) * (1 - 0.2 * 0.3)
     assert lost_ms(finding) == pytest.approx(0.8 * left_ms, rel=0.03)
@@ -207,8 +207,12 @@ def test_native_threads_cost_what_they_ran(tmp_path: Path) -> None:
     assert "to native threads of the process, which take 80% of the time of a core" in finding.title
     assert finding.confidence == "medium"
     check_nothing_bounds_it(finding)
-    load = {"elapsed_ns": 10, "busy_ns": 16, "own_ns": 16, "cores": 4}
-    assert found(tmp_path / "others", code="other-processes", load=load, **unnamed) is None
+    assert found(tmp_path / "others", code="other-processes", **unnamed) is None
+    # Nothing is lost to both.
+    load = {"elapsed_ns": 10, "busy_ns": 40, "own_ns": 16, "cores": 4}
+    codes = ("native-threads", "other-processes")
+    both = [found(tmp_path / code, code=code, load=load, cores=4, **unnamed) for code in codes]
+    assert sum(map(lost_ms, both)) < OP_MS + DISPATCH_MS
     # Without samples it may be a thread of Python.
     not_sampled = found(tmp_path / "any", code="native-threads", is_sampled=False, **unnamed)
     assert not_sampled is None

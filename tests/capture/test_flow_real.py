@@ -331,6 +331,7 @@ with mirrored.scope():
 def pairwise(of_rows, others):
     return {
         "differences": lambda: tf.reduce_sum(tf.square(tf.subtract(of_rows[:, None], others[None], name="pairs")), -1),
+        "with others": lambda: tf.reduce_sum(tf.square(tf.subtract(of_rows[:, None], others[None], name="pairs") + tf.ones([5, 5, 3])), -1),
         "not summed": lambda: tf.sort(tf.subtract(of_rows[:, None], others[None], name="pairs")),
         "one row": lambda: tf.reduce_sum(tf.square(tf.subtract(of_rows, others[:1], name="pairs")), -1),
         "nothing in common": lambda: tf.reduce_sum(tf.multiply(of_rows[:, :1], others[None, :, 0], name="pairs"), -1),
@@ -451,7 +452,7 @@ def test_pairs_that_are_combined_number_by_number(described: dict[str, Any]) -> 
         gradients = {name for name in found if name.startswith(f"gradient_tape/{replica}")}
         assert gradients
     assert not any("product" in name or "Mean" in name for name in found)
-    for other in ("not summed", "one row", "nothing in common"):
+    for other in ("with others", "not summed", "one row", "nothing in common"):
         assert described[other]["pair_ops"] == [], other
 
 

@@ -13,6 +13,7 @@ from scripts.scenarios.model import marked_steps, ms
 from traceview import TraceFormatError, TraceNotFoundError, load
 from traceview.trace.model import Trace
 from traceview.trace.reading.load import load as load_trace
+from traceview.trace.reading.locate import find_runs
 
 SECOND_NS = 1_000_000_000
 
@@ -162,6 +163,9 @@ def test_the_newest_run_that_can_be_read_is_taken(tmp_path: Path) -> None:
     assert load(tmp_path, salvage=True).run == "run2"
     with pytest.raises(TraceFormatError, match="run1"):
         load(tmp_path, run="run1")
+    recording(start_ns=PROFILE_START_NS).write(tmp_path, "run10")
+    assert load(tmp_path).run == "run10"
+    assert [run.name for run in find_runs(tmp_path)] == ["run0", "run1", "run2", "run10"]
 
 
 def damaged(path: Path) -> Path:

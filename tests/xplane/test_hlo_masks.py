@@ -406,8 +406,12 @@ def test_products_of_copies_of_rows_and_of_rows_that_are_added_up() -> None:
     assert needs(enlarged(adds="noise"), "copies") == {"of_rows": 0.25}
     assert needs(enlarged(scope=BACK + "broadcast"), "copies") == {"of_rows": 0.25}
     assert needs(enlarged(sums="maximum"), "copies") == dict.fromkeys(every[:2], 0.25)
-    for kept in ({"gives": "of_rows"}, {"gives": "exps"}, {"between": "exponential"}):
-        assert needs(enlarged(**kept), "copies") == dict.fromkeys(every[:2], 0.25)
+    for made in (
+        enlarged(gives="of_rows"),
+        enlarged(gives="exps"),
+        enlarged(between="exponential"),
+    ):
+        assert needs(made, "copies") == dict.fromkeys(every[:2], 0.25)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def _is_of_pairs(op: Any) -> bool:
     one, other = ([1] * (rank - each.rank) + each.as_list() for each in (first, second))
     sizes = [*zip(one, other, strict=True)]
     are_repeated = any(a == 1 != b for a, b in sizes) and any(b == 1 != a for a, b in sizes)
-    return rank >= _LEAST_RANK and are_repeated and any(a != 1 != b for a, b in sizes)
+    return are_repeated and any(a != 1 != b for a, b in sizes)
 
 
 def _of_each(flow: Flow, node: Node) -> Iterator[Node]:
