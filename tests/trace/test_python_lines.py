@@ -144,7 +144,7 @@ def of_keras(file: str, function: str) -> Line:
     ("inner", "named", "action"),
     [
         ((CALLBACK,), "on_train_batch_end", "Let the callback"),
-        ((SVD, CALLBACK), "on_train_batch_end", "What only reports"),
+        ((SVD, CALLBACK), "on_train_batch_end", "Report less often"),
         ((CONSTANT, CALLBACK), "on_train_batch_end", "Convert once before the loop"),
         (
             (WAIT, ("queue.py", "get", 171, False), CALLBACK),
@@ -179,7 +179,7 @@ def of_keras(file: str, function: str) -> Line:
         (
             (SVD, of_keras("callbacks/callback_list.py", "on_train_batch_end"), CALLBACK),
             "on_train_batch_end",
-            "What only reports",
+            "Report less often",
         ),
         (
             (SVD, of_keras("backend/jax/trainer.py", "predict"), CALLBACK),
@@ -189,7 +189,7 @@ def of_keras(file: str, function: str) -> Line:
         (
             (SVD, of_keras("backend/jax/trainer.py", "fit"), CALLBACK),
             "on_train_batch_end",
-            "What only reports",
+            "Report less often",
         ),
     ],
 )
