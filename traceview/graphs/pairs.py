@@ -26,7 +26,7 @@ def of_pairs(flow: Flow) -> set[Node]:
     """
     found = set[Node]()
     for start, op in flow.ops.items():
-        if not _is_of_pairs(op):
+        if start in found or not _is_of_pairs(op):
             continue
         behind, waiting = set[Node](), [start]
         while waiting:
@@ -82,7 +82,7 @@ def _is_of_pairs(op: Any) -> bool:
 
 def _of_each(flow: Flow, node: Node) -> Iterator[Node]:
     """What is computed of each number that an op gives, with less of other origin."""
-    rank = flow.ops[node].outputs[0].shape.rank
+    rank = flow.ops[node].outputs[0].shape.rank or 0
     for user in flow.takers.get(node, ()):
         if flow.type_of(user) in _EACH | _REDUCES | _COMBINES and GRADIENT_SCOPE not in user[1]:
             inputs = flow.ops[user].inputs
