@@ -275,6 +275,10 @@ def test_a_finding_that_costs_another_time_has_changed() -> None:
     ]
     (row,) = finding_differences(sides[:1], sides[1:], step_of(100 * MS), states)
     assert row.line_before == "train.py:46 in update"
+    same = {"where": lines[0], "caller": lines[1]}
+    more = replace(sides[1], findings=(replace(sides[1].findings[0], arguments=same),))
+    (row,) = finding_differences(sides[:1], [more], step_of(100 * MS), states)
+    assert row.line_before is None
     (row,) = finding_differences(sides[:1], [report(10)], step_of(100 * MS), states)
     assert (row.status, row.line_before) == ("went", None)
     # Less than 2% of the step is no change.
@@ -613,6 +617,26 @@ def test_a_change_of_the_typical_step_has_no_reasons() -> None:
     assert reasons(("input", 30), step=replace(step, measure="typical")) == ""
 
 
+@pytest.mark.parametrize(
+    ("slow_ms", "is_probable", "is_back"),
+    [
+        ((60,), False, False),
+        ((60, 60), True, True),
+        ((38, 60), True, False),
+        ((33, 60), False, False),
+        ((5000,), False, False),
+    ],
+)
+def test_one_slow_step_makes_no_change_probable(
+    slow_ms: tuple[float, ...], is_probable: bool, is_back: bool
+) -> None:
+    """Without the slowest step, too, a step takes a quarter more, there or back."""
+    steps = [10.0 + n % 3 for n in range(10)]
+    before, after = report(*steps), of_run(report(*steps[len(slow_ms) :], *slow_ms), "after")
+    changes = [compare([old], [new]).step for old, new in ((before, after), (after, before))]
+    assert [change.is_probable for change in changes] == [is_probable, is_back]
+
+
 def of_device(name: str, difference_ms: float, status: Any = "both") -> DeviceDifference:
     of_input = DeviceState("input", 0, round(difference_ms * MS), round(difference_ms * MS))
     return DeviceDifference(name, status, 0, 0, (of_input,))
@@ -687,6 +711,7 @@ def test_one_run_on_both_sides_is_no_limit_of_a_comparison_of_two() -> None:
         (0.05, 0.99, "5.0 to 99% more"),
         (0.05, 1.0, "5.0% more to 2 times as long"),
         (3.7, 12.0, "4.7 to 13 times as long"),
+        (1.0, 24.0, "2 to 25 times as long"),
     ],
 )
 def test_the_interval_has_the_words_of_the_change(low: float, high: float, words: str) -> None:

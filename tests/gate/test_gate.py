@@ -192,7 +192,12 @@ def test_the_value_the_change_and_the_interval_are_of_one_step() -> None:
         # Half of the steps are ten times as long: the mean step, whose change is in its interval.
         ([1000.0 + n if n % 2 else 100.0 + n for n in range(12)], "no_verdict", 252, "to +"),
         # One step is: the typical step holds.
-        ([*steps[:11], 1000.0], "holds", 102, "all of the typical step, without the slowest third"),
+        (
+            [*steps[:11], 1000.0],
+            "holds",
+            102,
+            "of the typical step, without the slowest third: a few",
+        ),
     )
     for lengths, outcome, value_ms, words in cases:
         sides = [

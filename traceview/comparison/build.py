@@ -9,6 +9,7 @@ from itertools import chain
 from math import floor
 from typing import Final
 
+import numpy as np
 from msgspec.structs import replace
 
 from traceview.analysis.machine.environment import PUBLIC_NAMES, SOFTWARE
@@ -197,13 +198,23 @@ _PROBABLE_RATIO: Final = 0.25
 """Of the step before: a difference between any two captures that is hardly chance, though nothing shows that; a choice of ours."""
 
 
+def _is_probable(before: Side, after: Side, ratio: float) -> bool:
+    """Whether the mean step differs so much, and without its slowest step any two captures do, too: one slow step shows nothing."""
+    steps = (
+        [np.sort(of.lengths_ps)[: max(of.lengths_ps.size - 1, 1)] for of in side.steps]
+        for side in (before, after)
+    )
+    old, new = ([float(of.mean()) for of in side] for side in steps)
+    is_apart = max(old) < min(new) if ratio > 0 else max(new) < min(old)
+    rest = sum(new) / len(new) / (sum(old) / len(old)) - 1
+    return is_apart and min(abs(ratio), abs(rest)) >= _PROBABLE_RATIO
+
+
 def _step_difference(before: Side, after: Side, earlier: Earlier) -> StepDifference:
     change = before.change_to(after, earlier)
     old, new = before.mean_ps, after.mean_ps
     ratio = float(new) / float(old) - 1 if old else None
     is_open = change is not None and change.direction == "none" and change.measure == "mean"
-    each, other = ([capture.mean_ps for capture in side.steps] for side in (before, after))
-    is_apart = max(each) < min(other) or max(other) < min(each)
     return StepDifference(
         before_ps=floor(old),
         after_ps=floor(new),
@@ -216,7 +227,7 @@ def _step_difference(before: Side, after: Side, earlier: Earlier) -> StepDiffere
         high_ratio=change.high if change else None,
         least_shown_ratio=change.least_shown if change else None,
         direction=change.direction if change else "unknown",
-        is_probable=is_open and is_apart and abs(ratio or 0.0) >= _PROBABLE_RATIO,
+        is_probable=is_open and _is_probable(before, after, ratio or 0.0),
         basis=change.basis if change else "none",
     )
 

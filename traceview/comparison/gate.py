@@ -318,8 +318,12 @@ def _noise_words(change: Difference, of_mean: str, outcome: Outcome, *, is_few: 
     """Why there is no verdict, or why the change `of_mean` steps does not decide."""
     if outcome == "unknown":
         return _TOO_FEW_STEPS
-    why = f"without the slowest third: few steps make the {of_mean} of the mean"
-    typical = f"; all of the typical step, {why}" if change.measure == "typical" else ""
+    typical = ""
+    if change.measure == "typical":
+        typical = (
+            "; value and change are of the typical step, without the slowest third: "
+            f"a few slow steps distort the mean ({of_mean})"
+        )
     interval = f"{numbers.signed_share(change.low)} to {numbers.signed_share(change.high)}"
     if outcome == "no_verdict":
         more = f": {ENOUGH}" if is_few else ""

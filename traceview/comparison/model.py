@@ -85,7 +85,8 @@ class StepDifference(Record, frozen=True):
         high_ratio: Upper end of it.
         least_shown_ratio: Smallest change that 90% of runs as noisy as these show, as a share of the step before.
         direction: slower or faster where the interval excludes zero, none where it does not, unknown without an interval.
-        is_probable: Whether it differs by a quarter or more, and between any two captures, though that is not shown.
+        is_probable: Whether it differs by a quarter or more, without the slowest step of each capture, too, and so between
+            any two captures, though that is not shown.
         basis: What shows how much runs differ without a change: captures of these sides, earlier runs of the job, or an
             assumption for such devices; none without an interval.
     """

@@ -398,7 +398,7 @@ def _row(code: str, old: Finding | None, new: Finding | None) -> FindingDifferen
         after_ps=after.ps_per_step if after else None,
         before_ratio=before.gpu_time_ratio if before else None,
         after_ratio=after.gpu_time_ratio if after else None,
-        line_before=lines[0][0] if new and lines[0] and lines[0] != lines[1] else None,
+        line_before=lines[0][0] if new and lines[0] and lines[0][0] not in lines[1] else None,
     )
 
 

@@ -44,7 +44,7 @@ def verdict_of(comparison: Comparison) -> str:
     times, gone = _times(step.before_ps, step.after_ps), _gone(comparison)
     inside, what = _changed_states(comparison), f"{times} per step"
     if step.measure == "typical":
-        inside = f". Few steps make the change of the mean step: {times}{inside}"
+        inside = f". A few slow steps distort the mean step: {times}{inside}"
         times = _times(step.typical_before_ps, step.typical_after_ps)
         what = f"{times}, the typical step, without the slowest third"
     if step.is_probable:
@@ -107,10 +107,12 @@ def interval_words(step: StepDifference) -> str:
     """`95% interval 10 to 14% less` of a change that is shown, in its words."""
     ends = sorted((step.low_ratio or 0.0, step.high_ratio or 0.0), key=abs)
     least, most = (ratio_words(end).removesuffix(" time") for end in ends)
+    if least == most:
+        return f"95% interval {most}"
     for unit in (" times as long", "% more", "% less"):
         if most.endswith(unit):
             least = least.removesuffix(unit)
-    return f"95% interval {most if most.startswith(least) else f'{least} to {most}'}"
+    return f"95% interval {least} to {most}"
 
 
 def _least_shown(comparison: Comparison) -> str:
