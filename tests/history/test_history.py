@@ -78,7 +78,7 @@ def test_the_order_the_changes_and_what_is_left_out(
 def test_json_and_csv_have_the_same_rows(folder: Path, command: Command) -> None:
     data = json.loads(command("history", str(folder), "--format", "json").out)
     rows = list(csv.DictReader(StringIO(command("history", str(folder), "--format", "csv").out)))
-    assert (data["schema_version"], len(data["rows"]), len(rows)) == (1, 12, 12)
+    assert (data["schema_version"], len(data["rows"]), len(rows)) == (2, 12, 12)
     for row, cells in zip(data["rows"], rows, strict=True):
         assert {key: "" if value is None else str(value) for key, value in row.items()} == cells
 
@@ -91,8 +91,27 @@ def test_the_page_draws_the_step_times(folder: Path, command: Command, tmp_path:
     assert page.count("<h1") == 1
     assert page.count("the step time changed once") == 1
     assert page.count("<td>█") == 12
-    assert "25% more time" in page
+    assert "26% more time" in page
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_a_change_and_its_levels_are_of_the_typical_step(folder: Path, command: Command) -> None:
+    """Here the mean became shorter, for of the runs before each has a slow step."""
+    for day in range(12):
+        length, slow = (20.0, 90.0) if day < 6 else (21.0, 21.0)
+        made = on_day(day, length + 0.01 * (day % 3))
+        steps = with_steps(*[length + 0.01 * (day % 3)] * 11, slow).results.steps
+        save(
+            folder, f"{12 - day:02}.json", replace(made, results=replace(made.results, steps=steps))
+        )
+    rows = json.loads(command("history", str(folder), "--format", "json").out)["rows"]
+    assert rows[0]["step_ps"] > rows[6]["step_ps"]
+    assert [row["change_ratio"] for row in rows] == [None] * 6 + [pytest.approx(0.05, abs=1e-3)] + [
+        None
+    ] * 5
+    assert rows[6]["level_ps"] == pytest.approx(21.01 * MS, rel=1e-3)
+    # What became shorter is no reason.
+    assert (rows[6]["state"], rows[6]["state_change_ps"]) == (None, None)
 
 
 def test_only_the_newest_reports_of_each_series_are_kept(command: Command, tmp_path: Path) -> None:

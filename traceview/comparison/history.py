@@ -10,7 +10,7 @@ import gzip
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from math import floor
+from math import exp, floor
 from pathlib import Path
 from statistics import median as middle
 from typing import Annotated, Final, Literal
@@ -92,7 +92,7 @@ def change_points(levels: Sequence[StepLevels]) -> list[int]:
     return [*change_points(levels[:place]), place, *behind]
 
 
-HISTORY_SCHEMA_VERSION: Final = 1
+HISTORY_SCHEMA_VERSION: Final = 2
 
 
 class HistoryRow(Record, frozen=True):
@@ -107,10 +107,10 @@ class HistoryRow(Record, frozen=True):
         series: Number of the series that it belongs to, from 1 on: reports of the same devices and batch size.
         step_ps: Mean of the used steps, picoseconds; null without any.
         step_count: Used steps.
-        level_ps: Median of step_ps over the reports of the series from one change to the next, picoseconds; null as step_ps
-            is.
+        level_ps: Median of the typical step, the mean without the slowest third, over the reports of the series from one change
+            to the next, picoseconds; null without any.
         change_ratio: Where a new level begins, its change against the level before; null elsewhere.
-        state: There, the state that differs most from the level before, of those shown to differ; null elsewhere.
+        state: There, the state that differs most in this direction, of those shown to differ; null elsewhere.
         state_change_ps: The difference of its means over the reports of each level, picoseconds; null as state is.
         compute_ratio: Share of the GPU time of all visible devices in which they compute; null without any.
         examples_per_second: Examples of all devices; null where the batch size is not known.
@@ -145,7 +145,7 @@ class History(Record, frozen=True):
         left_out: Files without a row, and why, in sentences.
     """
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     traceview_version: VersionText
     folder: PathName
     rows: tuple[HistoryRow, ...]
@@ -190,32 +190,35 @@ def _rows(series: Sequence[SavedReport], number: int) -> list[HistoryRow]:
     rows = [_row(saved, number, own) for saved, own in zip(series, steps, strict=True)]
     known = [(place, own, of) for place, own in enumerate(steps) if own and (of := own.levels)]
     before: list[CaptureSteps] = []
-    for first, last in pairwise([0, *change_points([level for *_, level in known]), len(known)]):
+    before_ps = 1
+    begins = [0, *change_points([levels for *_, levels in known])] if known else []
+    for first, last in pairwise([*begins, len(known)]):
         after = [own for _, own, _ in known[first:last]]
+        level_ps = round(exp(middle(levels.typical.value for *_, levels in known[first:last])))
         for place, *_ in known[first:last]:
-            rows[place] = replace(rows[place], level_ps=_level_ps(after))
+            rows[place] = replace(rows[place], level_ps=level_ps)
         if before:
-            ratio = _level_ps(after) / _level_ps(before) - 1
-            state, state_ps = _changed_state(before, after)
+            ratio = level_ps / before_ps - 1
+            state, state_ps = _changed_state(before, after, is_longer=ratio > 0)
             changed = known[first][0]
             rows[changed] = replace(
                 rows[changed], change_ratio=ratio, state=state, state_change_ps=state_ps
             )
-        before = after
+        before, before_ps = after, level_ps
     return rows
 
 
-def _level_ps(captures: Sequence[CaptureSteps]) -> int:
-    return int(middle(floor(own.mean_ps) for own in captures))
-
-
 def _changed_state(
-    before: Sequence[CaptureSteps], after: Sequence[CaptureSteps]
+    before: Sequence[CaptureSteps], after: Sequence[CaptureSteps], *, is_longer: bool
 ) -> tuple[str | None, int | None]:
-    """The state that makes most of a change, of those that are shown to have changed."""
+    """The state that makes most of a change, of those that are shown to have changed so."""
     changes = state_noise(before, after, DEVICE_SPREAD)
     most = most_chance(changes.values())
-    shown = [key for key, change in changes.items() if (change.chance or 0.0) <= most]
+    shown = [
+        key
+        for key, change in changes.items()
+        if (change.chance or 0.0) <= most and (change.value > 0) is is_longer
+    ]
     if not shown:
         return None, None
     key = max(shown, key=lambda key: abs(changes[key].value))
@@ -356,8 +359,9 @@ def _age(saved: SavedReport) -> tuple[bool, int, str]:
 
 
 _LEGEND = (
-    "A change is marked where the runs before and after differ more than runs without a change do, in at most "
-    f"{numbers.share(1 - CONFIDENCE)} of such series. The more runs differ among each other, the more of them it takes."
+    "The typical step is the mean without the slowest third. A change is marked where it differs before and after more than in "
+    f"runs without a change, in at most {numbers.share(1 - CONFIDENCE)} of such series. The more runs differ among each other, "
+    "the more of them it takes."
 )
 
 
@@ -421,7 +425,7 @@ def _notes(history: History) -> Iterator[str]:
             why = f"; {words}: {numbers.signed_time(row.state_change_ps)}"
         yield (
             f"{_change(row)} from {row.run} on: {numbers.time(before)} before, "
-            f"{numbers.time(row.level_ps)} since, medians of the reports{why}."
+            f"{numbers.time(row.level_ps)} since, medians of the typical steps{why}."
         )
     yield from history.left_out
 
