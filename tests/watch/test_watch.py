@@ -439,6 +439,17 @@ def test_a_few_long_steps_leave_the_typical_step_as_it_was() -> None:
     assert change.text == "takes 99% more time than the last 3 runs"
 
 
+@pytest.mark.parametrize("slow", [1.0, 1.5, 2.0, 2.2, 2.5, 3.0, 4.0])
+@pytest.mark.parametrize("step", [0.9, 1.0, 1.1])
+def test_a_change_is_longer_than_its_noise_if_it_is_shown(slow: float, step: float) -> None:
+    """A slow step moves the mean, and thus the change, out of the middle of the interval of the typical one."""
+    steps = np.arange(100.0, 112.0)
+    after = np.where(np.arange(12) == 5, slow, step) * steps
+    change = change_since(step_levels(after), [step_levels(steps)] * 2, DEVICE_SPREAD)
+    assert change is not None
+    assert change.is_beyond_noise == (abs(change.ratio) > change.noise_ratio), change
+
+
 @pytest.mark.parametrize(
     ("lengths", "text"),
     [

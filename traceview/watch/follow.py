@@ -232,7 +232,7 @@ LEAST_RATIO: Final = 0.02
 class StepChange(Struct, frozen=True):
     """The step time against that of `run_count` runs before: `ratio` more, of which `noise_ratio` says nothing.
 
-    `is_typical`: that of the typical step, for few steps make the change of the mean.
+    `is_typical`: that of the typical step, for a few slow steps distort the mean.
     """
 
     ratio: float
@@ -265,11 +265,15 @@ def change_since(
     change = step_change(before, [run], spread)
     if change is None or change.low is None or change.high is None:
         return None
+    is_shown = change.direction in ("slower", "faster")
+    # To the end that is nearer to no change: it is less than the change where that is shown, and else no less.
+    noise = change.value - change.low if change.value > 0 else change.high - change.value
+    half = 0.0 if is_shown else (change.high - change.low) / 2
     return StepChange(
         change.value,
-        max((change.high - change.low) / 2, LEAST_RATIO),
+        max(noise, half, LEAST_RATIO),
         sum(level is not None for level in before),
-        change.direction in ("slower", "faster") and abs(change.value) > LEAST_RATIO,
+        is_shown and abs(change.value) > LEAST_RATIO,
         change.least_shown or 0.0,
         change.measure == "typical",
     )
