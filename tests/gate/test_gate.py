@@ -114,8 +114,18 @@ def test_steps_that_are_all_left_out_are_said_with_each_reason_once() -> None:
         rows = zip(steps.steps, reasons, strict=True)
         left_out = tuple(replace(row, used=False, excluded=reason) for row, reason in rows)
         changed = replace(report.results, steps=replace(steps, steps=left_out, used_count=0))
-        result = judge("step_time_ms <= 3", report=replace(report, results=changed))
+        without = replace(report, results=changed)
+        result = judge("step_time_ms <= 3", report=without)
         assert result.judgements[0].rows[0].reason == words
+        # Of a change it is no matter on which side.
+        for before, after, where in (
+            (without, without, ""),
+            (report, without, ""),
+            (without, of_run(report, "other"), "in the baseline: "),
+        ):
+            result = judged(Side.of([after]), [condition_of("step_time:+5%")], Side.of([before]))
+            row = result.judgements[0].rows[0]
+            assert (row.outcome, row.reason) == ("unknown", f"{where}{words}")
 
 
 def side(*lengths_ms: float) -> Side:

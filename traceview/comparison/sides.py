@@ -195,6 +195,8 @@ class Side(Struct, frozen=True, eq=False):
 
     def change_to(self, after: Side, earlier: Earlier = ()) -> Difference | None:
         """By how much the step of another side differs; None without one on a side."""
+        if not self.steps or not after.steps:
+            return None
         old, new = ([capture.levels for capture in side.steps] for side in (self, after))
         spread = run_spread_of((*self.reports, *after.reports))
         ratio = float(after.mean_ps / self.mean_ps) - 1 if self.mean_ps and after.mean_ps else None
