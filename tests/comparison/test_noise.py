@@ -186,11 +186,15 @@ def test_a_few_long_steps_are_no_change() -> None:
     steps = np.arange(100.0, 110.0)[[3, 1, 7, 9, 0, 5, 2, 8, 6, 4]]
     disturbed = steps.copy()
     disturbed[[3, 7]] = 900
-    change = of_steps([steps], [disturbed])
-    assert (change.direction, change.measure) == ("none", "typical")
+    for before, after in ((steps, disturbed), (disturbed, steps)):
+        change = of_steps([before], [after])
+        assert (change.direction, change.measure) == ("none", "typical")
     slower = of_steps([steps], [disturbed * 1.2])
     assert (slower.direction, slower.measure) == ("slower", "typical")
     assert math.isclose(slower.value, 0.2, abs_tol=0.03)
+    # Such runs show a change, if none of 10%.
+    shown = of_steps([steps], [disturbed * 1.3], DEVICE_SPREAD)
+    assert (shown.direction, shown.measure) == ("slower", "typical")
     # Captures that differ more than the typical step does show neither.
     unsure = of_steps([steps], [disturbed * 1.2], REPLICA_SPREAD)
     assert (unsure.direction, unsure.measure) == ("none", "mean")
@@ -206,6 +210,11 @@ def test_long_steps_in_each_of_several_captures_are_a_change_of_the_mean() -> No
     assert change.low is not None
     assert change.high is not None
     assert 0.5 < change.low < change.value < change.high
+    sides = ([step_levels(of)] * 3 for of in (steps, longer))
+    moved = step_change(*sides, EXACT, ratio=1.5)
+    # Its own interval is one of logarithms.
+    assert moved is not None
+    assert (1 + (moved.low or 0.0)) * (1 + (moved.high or 0.0)) == pytest.approx(2.5**2)
 
 
 def test_what_is_stated_of_the_mean_step_is_in_its_interval() -> None:

@@ -169,6 +169,15 @@ def test_a_change_is_found_with_so_many_runs_on_each_side(runs: int, ratio: floa
     assert np.median([place for found in places for place in found]) == runs
 
 
+def test_a_change_of_a_series_is_that_of_the_typical_step() -> None:
+    """Of the mean step it would be too small to be one."""
+    levels = [
+        StepLevels(Level(0.008 * (run >= 6)), Level(0.02 * (run >= 6) + 0.009 * (-1) ** run))
+        for run in range(12)
+    ]
+    assert change_points(levels) == [6]
+
+
 def test_several_changes() -> None:
     levels = np.repeat([100.0, 130.0, 110.0], 10)
     assert points(levels + np.random.default_rng(3).normal(size=30)) == [10, 20]
