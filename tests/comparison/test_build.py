@@ -611,6 +611,12 @@ def test_reasons_are_two_states_of_a_quarter_until_they_make_three_quarters(
     assert words.count(" ms more ") == count
 
 
+def test_what_became_shorter_is_no_reason_of_a_longer_step() -> None:
+    words = reasons(("launch", -50), ("input", 35))
+    assert words.startswith("the devices wait 35.0 ms more for input")
+    assert "launch" not in words
+
+
 def test_a_change_of_the_typical_step_has_no_reasons() -> None:
     step = step_of(100 * MS, 40 * MS, "slower")
     assert reasons(("input", 30), step=step).startswith("the devices wait 30.0 ms more")
@@ -635,6 +641,19 @@ def test_one_slow_step_makes_no_change_probable(
     before, after = report(*steps), of_run(report(*steps[len(slow_ms) :], *slow_ms), "after")
     changes = [compare([old], [new]).step for old, new in ((before, after), (after, before))]
     assert [change.is_probable for change in changes] == [is_probable, is_back]
+
+
+def test_what_is_probable_is_a_change_of_the_mean_step() -> None:
+    quick = [100.0 + n % 2 for n in range(12)]
+    slow = [*quick[:3], 250, 250, 250, *quick[6:]]
+    sides = [
+        [of_run(report(*(ms * by for ms in of)), f"{of} {by}") for by in (0.99, 1, 1.01)]
+        for of in (quick, slow)
+    ]
+    step = compare(*sides).step
+    assert (step.measure, step.direction, step.is_probable) == ("typical", "none", False)
+    singles = ([of_run(report(ms), f"{ms}") for ms in side] for side in ((10, 11), (15, 40)))
+    assert compare(*singles).step.is_probable
 
 
 def of_device(name: str, difference_ms: float, status: Any = "both") -> DeviceDifference:

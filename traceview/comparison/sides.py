@@ -199,7 +199,7 @@ class Side(Struct, frozen=True, eq=False):
             return None
         old, new = ([capture.levels for capture in side.steps] for side in (self, after))
         spread = run_spread_of((*self.reports, *after.reports))
-        ratio = float(after.mean_ps / self.mean_ps) - 1 if self.mean_ps and after.mean_ps else None
+        ratio = float(after.mean_ps / self.mean_ps) - 1 if self.mean_ps else None
         return step_change(old, new, spread, earlier, ratio)
 
 
