@@ -210,8 +210,8 @@ def test_long_steps_in_each_of_several_captures_are_a_change_of_the_mean() -> No
     assert change.low is not None
     assert change.high is not None
     assert 0.5 < change.low < change.value < change.high
-    sides = ([step_levels(of)] * 3 for of in (steps, longer))
-    moved = step_change(*sides, EXACT, ratio=1.5)
+    before, after = ([step_levels(of)] * 3 for of in (steps, longer))
+    moved = step_change(before, after, EXACT, ratio=1.5)
     # Its own interval is one of logarithms.
     assert moved is not None
     assert (1 + (moved.low or 0.0)) * (1 + (moved.high or 0.0)) == pytest.approx(2.5**2)
