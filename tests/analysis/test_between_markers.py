@@ -123,7 +123,7 @@ def test_an_evaluation_may_wait_for_its_own_input(
     events = (*(INPUT,) * batches, GRAPH)
     finding = findings_of(tmp_path, run_of(8, events, long_after=(3,)))["validation-stall"]
     assert ("mostly waits for its own input, in" in finding.title) is is_input
-    assert finding.action.startswith("Keep its batches" if is_input else "Evaluate less")
+    assert finding.action.startswith("Cache its batches" if is_input else "Evaluate less")
 
 
 @pytest.mark.parametrize(("count", "is_evaluation"), [(3, True), (4, False)])

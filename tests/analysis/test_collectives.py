@@ -155,7 +155,7 @@ def of_program(
     ("name", "length_ms", "title"),
     [
         ("again", 2.4, ""),
-        ("again", 2.6, "Both GPUs spend 2.60 of 50.0 ms (5.2%) on exchanging what all devices have alike"),
+        ("again", 2.6, "Both GPUs spend 2.60 of 50.0 ms (5.2%) on exchanging values that all devices already hold"),
         ("average", 4.9, ""),
         ("average", 5.1, "Both GPUs spend 5.10 of 50.0 ms (10%) in exposed communication"),
     ],
@@ -180,7 +180,7 @@ def test_what_a_graph_sums_again_is_alike(tmp_path: Path) -> None:
     found = findings(report)["collective-exposed"]
     assert (
         found.title
-        == "Both GPUs spend 3.00 of 50.0 ms (6.0%) on exchanging what all devices have alike"
+        == "Both GPUs spend 3.00 of 50.0 ms (6.0%) on exchanging values that all devices already hold"
     )
     assert found.action.startswith("Sum gradients once: leave out your own all_reduce")
 

@@ -383,7 +383,7 @@ def test_a_thread_is_advised_where_it_keeps_no_lock(
 
 @pytest.mark.parametrize(
     ("is_sampled", "said"),
-    [(False, "no samples of Python were recorded"), (True, "no sample of Python met one of them")],
+    [(False, "no samples of Python were recorded"), (True, "no Python sample shows any")],
 )
 @pytest.mark.parametrize("is_of_jax", [False, True])
 def test_what_no_sample_shows_is_looked_for_between_steps(

@@ -84,7 +84,7 @@ EXPOSED: Final = Rule(
     ),
     title="{who:spends/spend} {loss} in exposed communication",
     titles={
-        "alike": "{who:spends/spend} {loss} on exchanging what all devices have alike[, {line}]",
+        "alike": "{who:spends/spend} {loss} on exchanging values that all devices already hold[, {line}]",
         "copies": "{who:spends/spend} {loss} in exposed communication, with the copies around it",
         "loop": "{who:spends/spend} {loss} in exchanges inside of a loop[, {line}]",
         "activations": "{who:spends/spend} {loss} on exchanging activations[ in {line}]",

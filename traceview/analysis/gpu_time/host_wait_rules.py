@@ -355,7 +355,7 @@ VALIDATION_STALL: Final = Rule(
     actions={
         "anew": "Make it once, before the loop: a new model, or function, is traced anew.",
         "input": (
-            "Keep its batches: end the data set of the evaluation with `.cache()`, behind `take`, and leave out `shuffle`.",
+            "Cache its batches: end the data set of the evaluation with `.cache()`, behind `take`, and leave out `shuffle`.",
             "Each evaluation reads the data set from its beginning, and first fills the buffer of `shuffle`.",
         ),
     },

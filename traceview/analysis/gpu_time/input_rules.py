@@ -129,7 +129,7 @@ _ACTIONS: Final[dict[str, Advised]] = {
         ),
     ),
     _ON_CORES: (
-        "Let the mapped function do less: it takes cores that the step needs, and more calls at once take more of them.",
+        "Make the mapped function cheaper: it takes cores that the step needs; more parallel calls would take more.",
         (
             "What is the same in each epoch can be kept, with `cache()` behind it or `dataset.save(path)`; what it draws at random cannot. "
             "Whole batches, and ops of TensorFlow instead of Python, need fewer cores."

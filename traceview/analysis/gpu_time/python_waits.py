@@ -150,7 +150,7 @@ _UNSEEN_ACTIONS: Final = {
         "`traceview capture` records them, in a file beside the trace. What is not needed in each step, do less often: `if step % 100 == 0: log(...)`.",
     ),
     "samples_elsewhere": (
-        f"{_LOOK_FOR_IT} no sample of Python met one of them.",
+        f"{_LOOK_FOR_IT} no Python sample shows any.",
         "Capture more steps. What is not needed in each step, do less often: `if step % 100 == 0: log(...)`.",
     ),
 }

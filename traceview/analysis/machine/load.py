@@ -487,7 +487,7 @@ NATIVE_THREADS: Final = Rule(
     ),
     states=(State.NO_CORE,),
     action=(
-        "If BLAS or OpenMP has started them, let it start none: `OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1` before the "
+        "If BLAS or OpenMP started them, limit it to one thread: `OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1` before the "
         "command."
     ),
     advice=(

@@ -414,7 +414,7 @@ COSTLY_OPS: Final = _rule(
         "mask": "{who:spends/spend} {loss} on results that a mask drops[: {ops}][ in {line}]",
         "order": "{who:spends/spend} {loss} on products that are small in another order[: {ops}][ in {line}]",
         "again": "{who:spends/spend} {loss} on gradients of gradients[: {ops}][ in {line}]",
-        "pairs": "{who:spends/spend} {loss} on combining all pairs number by number[: {ops}][ in {line}]",
+        "pairs": "{who:spends/spend} {loss} on combining all pairs element by element[: {ops}][ in {line}]",
         "copies": "{who:spends/spend} {loss} on multiplying more rows than it needs[: {ops}][ in {line}]",
         "examples": "{who:spends/spend} {loss} on gradients of each example, of which only the sum is used[: {ops}][ in {line}]",
         "moving": "{who:spends/spend} {loss} on moving data[: {ops}][ in {line}]",
