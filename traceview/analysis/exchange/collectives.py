@@ -79,7 +79,7 @@ EXPOSED: Final = Rule(
     # A choice of ours: as often an op of a loop runs in a step.
     limits={"turn_count": 4},
     starts_at=(
-        f"{{limit}} of the GPU time in these, {numbers.chosen('limit_ratio', LIMIT)} in those of what all have alike. "
+        f"{{limit}} of the GPU time in these, {numbers.chosen('limit_ratio', LIMIT)} in those of values all hold. "
         "A loop is named where most are of ops that run {turn_count} times in a step or more, and as often for each run of their program"
     ),
     title="{who:spends/spend} {loss} in exposed communication",

@@ -491,7 +491,7 @@ NATIVE_THREADS: Final = Rule(
         "command."
     ),
     advice=(
-        "Or around a call, `with threadpoolctl.threadpool_limits(1):`; OpenCV has `cv2.setNumThreads(0)`. A step that calls SciPy took "
+        "Or wrap a call in `with threadpoolctl.threadpool_limits(1):`. OpenCV has `cv2.setNumThreads(0)`. A step that calls SciPy took "
         "7.7 instead of 12.2 ms with one thread of BLAS (two cores)."
     ),
     reasons={
