@@ -672,7 +672,7 @@ def test_pairs_that_are_combined_are_one_finding(
     """Whatever is computed of them."""
     ops = [("x:TopKV2", length_ms), ("y:MatMul", 20.0)]
     report = ran(tmp_path, ops, pair_ops=["x"])
-    said = "GPU:0 spends 6.10 of 50.0 ms (12%) on combining all pairs number by number: TopKV2"
+    said = "GPU:0 spends 6.10 of 50.0 ms (12%) on combining all pairs element by element: TopKV2"
     titles = [row.title for row in report.findings if row.code == "costly-ops"]
     assert titles == ([said] if is_enough else [])
 
