@@ -443,14 +443,13 @@ COSTLY_OPS: Final = _rule(
         ),
     },
     starts_at=(
-        "{limit} of the GPU time in ops that sort, draw random numbers, transform images, transpose, or combine all pairs of rows, none of constants, "
-        "in products of more rows than needed, in what a mask or an index drops, or gradients of each example of which only the sum is used, with what other devices wait meanwhile, or "
-        f"{numbers.chosen('limit_ratio', COPIES_RATIO)} in copies that XLA has added, of arguments or in loops, "
-        f"{numbers.chosen('limit_ratio', MOVING_RATIO)} in ops that only move data, "
-        f"{numbers.chosen('limit_ratio', FUNCTION_RATIO)} in those of a function, or layer, that does no products, "
-        "or in gradients that are differentiated again, with their layers, unless these are more than {most_again_ratio} of the compute, "
-        f"{numbers.chosen('limit_ratio', TYPE_RATIO)} in one type of op that is none, or "
-        f"{numbers.chosen('limit_ratio', PRODUCTS_RATIO)} lost to products at less than a twentieth of the usual rate"
+        "{limit} of the GPU time: ops that sort, draw random numbers, transform images, transpose, or combine all pairs of rows, and "
+        "read more than constants; products of more rows than needed, or of what a mask or an index drops; gradients of each example "
+        f"of which only the sum is used. {numbers.chosen('limit_ratio', FUNCTION_RATIO)}: a function, or layer, without products; "
+        "gradients that are differentiated again, unless they are more than {most_again_ratio} of the compute; copies that XLA adds. "
+        f"{numbers.chosen('limit_ratio', MOVING_RATIO)}: ops that only move data. {numbers.chosen('limit_ratio', PRODUCTS_RATIO)}: "
+        "lost to products at less than a twentieth of the usual rate. "
+        f"{numbers.chosen('limit_ratio', TYPE_RATIO)}: one type of op, no product. What other devices wait meanwhile counts, too"
     ),
     limit=COSTLY_RATIO,
     # A choice of ours: with more of it the step is made for it.
