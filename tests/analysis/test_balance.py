@@ -13,6 +13,7 @@ from scripts.cuda_trace import NCCL_NAME, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.analysis.made import analyzed
+from tests.python_sidecars import PROFILE_START_NS, Sample, python_group
 from tests.reports import full_report
 from tests.trace.test_replicas import FIRST, SECOND, component
 from traceview.analysis.exchange.balance import CHANCE, Balance, balance_section, is_steady
@@ -313,3 +314,29 @@ def test_a_host_without_a_window_keeps_nobody_waiting(lost: int, tmp_path: Path)
     computes = ledger.rows(states=(State.COMPUTE,))
     lost_ps = ledger.loss(computes, keeps_waiting=True).ps
     assert ledger.loss(computes).ps <= lost_ps <= sum(ledger.gpu_ps_by_device.values())
+
+
+@pytest.mark.parametrize(("load", "waits_ms"), [(0.0, 60), (0.6, 0)])
+def test_who_has_done_its_part_waits_for_others_while_the_thread_of_the_steps_waits(
+    load: float, waits_ms: int, tmp_path: Path
+) -> None:
+    """Two replicas compute for 20 and 80 ms of 100, and the thread waits for both, or computes, from the end of the marker on."""
+    trace, samples, cpu_us = new_trace(length_ms=1000), list[Sample](), list[int]()
+    threads = [trace.thread("tf_Compute", 41), trace.thread("tf_Compute", 42)]
+    for step in marked_steps(trace, count=8, period_ms=100, marker_ms=5):
+        step.host("FunctionRun", 0, 5)
+        for number, length_ms in enumerate((20, 80)):
+            step.host(f"replica_{number}/x:MatMul", 0, length_ms, thread=threads[number])
+        for passed_ms in range(0, 100, 2):
+            at_ms = step.start_ms + passed_ms
+            samples.append(
+                (PROFILE_START_NS + round(at_ms * 1e6), 0, (("train.py", "read", 12, True),))
+            )
+            cpu_us.append(round(1e3 * load * at_ms))
+    caller = [{"ident": None, "name": "MainThread", "native_id": 1}]
+    facts = {"python": python_group(samples, caller, cpu_us)}
+    analyzed(tmp_path, trace, sidecar=facts)
+    of_first = traceview.load(tmp_path).ledger().by_state(0)
+    # Between eight markers.
+    assert of_first.get(State.DEVICE_WAIT, 0) == 7 * ms(waits_ms)
+    assert of_first[State.BETWEEN] == 7 * ms(80 - waits_ms)
