@@ -131,7 +131,11 @@ def test_threads_are_known_by_what_pthread_self_returns(tmp_path: Path) -> None:
     """The numbers of the kernel are others then."""
     loads = {thread + 1000: load for thread, load in LOADS.items()}
     idents = {thread + 1000: thread for thread in LOADS}
-    assert lost_ms(found(tmp_path, loads=loads, idents=idents)) > OP_MS * 0.9
+    finding = found(tmp_path, loads=loads, idents=idents)
+    assert lost_ms(finding) > OP_MS * 0.9
+    # More calls at once would take more cores.
+    assert finding is not None
+    assert finding.action.startswith("Make the mapped function cheaper")
     assert found(tmp_path / "unknown", loads=loads) is None
 
 

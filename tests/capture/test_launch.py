@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -201,6 +203,16 @@ def test_options_reach_the_processes(launch: Start, tmp_path: Path) -> None:
     assert [f["name"] for f in done.sidecar["steps"]["functions"] if f["is_step"]] == ["evaluate"]
     assert "python" not in done.sidecar
     assert done.sidecar["outside_view"]["reason"] == nvml.NOT_ASKED
+
+
+def test_a_run_that_exists_is_refused_before_anything_runs(launch: Start, tmp_path: Path) -> None:
+    run = tmp_path / "logs" / "plugins" / "profile" / "mine"
+    run.mkdir(parents=True)
+    (run / f"{socket.gethostname()}.xplane.pb").touch()
+    os.utime(run / f"{socket.gethostname()}.xplane.pb", (0, 0))
+    done = launch("--run", "mine", "--", sys.executable, "train.py")
+    assert (done.code, done.out) == (5, "")
+    assert "already exists and is not replaced\nhint: choose another --run" in done.err
 
 
 def test_a_wrong_option_or_folder_is_refused_before_anything_runs(launch: Start) -> None:
