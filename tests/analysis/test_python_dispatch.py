@@ -439,7 +439,12 @@ def test_what_a_library_does_decides_what_helps(
     assert stall.action.startswith(action)
 
 
-@pytest.mark.parametrize("asks", [(), (("multiprocessing/connection.py", "_recv", 395, False),)])
+_CONNECTION = "multiprocessing/connection.py"
+
+
+@pytest.mark.parametrize(
+    "asks", [(), ((_CONNECTION, "_recv", 395, False), (_CONNECTION, "_recv_bytes", 430, False))]
+)
 def test_objects_of_a_manager_are_asked_for_more_at_once(
     asks: tuple[Line, ...], tmp_path: Path
 ) -> None:

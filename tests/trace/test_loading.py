@@ -163,6 +163,10 @@ def test_the_newest_run_that_can_be_read_is_taken(tmp_path: Path) -> None:
     assert load(tmp_path, salvage=True).run == "run2"
     with pytest.raises(TraceFormatError, match="run1"):
         load(tmp_path, run="run1")
+
+
+def test_runs_are_as_old_as_their_numbers_say(tmp_path: Path) -> None:
+    three_runs(tmp_path)
     recording(start_ns=PROFILE_START_NS).write(tmp_path, "run10")
     assert load(tmp_path).run == "run10"
     assert [run.name for run in find_runs(tmp_path)] == ["run0", "run1", "run2", "run10"]
