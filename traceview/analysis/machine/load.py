@@ -491,11 +491,11 @@ NATIVE_THREADS: Final = Rule(
         "command."
     ),
     advice=(
-        "Or wrap a call in `with threadpoolctl.threadpool_limits(1):`. OpenCV has `cv2.setNumThreads(0)`. A step that calls SciPy took "
+        "Or limit one call with `threadpoolctl.threadpool_limits(1)`. OpenCV has `cv2.setNumThreads(0)`. A step that calls SciPy took "
         "7.7 instead of 12.2 ms with one thread of BLAS (two cores)."
     ),
     reasons={
-        "": "the kernel counts how long threads wait for a core; which library has started the others was not recorded"
+        "": "the kernel counts how long threads wait for a core; which library started them was not recorded"
     },
     example="CPU:0 loses 2.10 of 10.6 ms (20%) to native threads of the process, which take 75% of the time of a core",
 )
