@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,6 +35,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if SHARED_TRACES and not shared_traces_folder().is_dir():
         raise pytest.UsageError(f"TRACEVIEW_SHARED_TRACES is not a folder: {SHARED_TRACES}")
+    # A shell that starts the tests in the background has them ignore SIGINT, and with them every
+    # command that they start and interrupt.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
