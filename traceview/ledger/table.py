@@ -325,21 +325,23 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
     def bound_ps(self, rows: BoolArray) -> int:
         """By how much the mean step would be shorter if these rows took no time and all else as long; 0 or more.
 
-        It is their part of the critical path. Waits for a device are on no path, which goes on along that device: of them
-        it is, step by step, what the device waits that waits longest.
+        It is their part of the critical path, step by step no more than any device has of them and of time in which it does
+        nothing, or waits for others: what else it does lasts as long as before. Waits for a device are on no path, which goes on along that device: of
+        them it is what the device waits that waits longest.
         """
         path, waits = self.path, self._waits & rows
         lost, on_path = waits[path.row], rows[path.row]
-        total = int(path.duration_ps[on_path & ~lost].sum())
-        if waits.any():
-            # Waits that cannot be followed are on the path.
-            step = path.step[lost] if self.has_steps else np.zeros(lost.sum(), dtype=np.int32)
-            longest = totals(step, path.duration_ps[lost], len(self.steps) if self.has_steps else 1)
-            for device in self.devices:
-                of_host = longest[self.steps_of(device)] if self.has_steps else longest
-                np.maximum(of_host, self._in_steps(waits, device), out=of_host)
-            total += int(longest.sum())
-        return total // (int(self.is_used.sum()) or 1)
+        step = path.step if self.has_steps else np.zeros(path.row.size, dtype=np.int32)
+        count = len(self.steps) if self.has_steps else 1
+        gained = totals(step, path.duration_ps * (on_path & ~lost), count)
+        # Waits that cannot be followed are on the path.
+        longest = totals(step, path.duration_ps * lost, count)
+        spare = rows | self._waits | (self.columns.activity == IDLE)
+        for device in self.devices:
+            of_host = self.steps_of(device) if self.has_steps else slice(1)
+            np.minimum(gained[of_host], self._in_steps(spare, device), out=gained[of_host])
+            np.maximum(longest[of_host], self._in_steps(waits, device), out=longest[of_host])
+        return int(gained.sum() + longest.sum()) // (int(self.is_used.sum()) or 1)
 
     @cached_property
     def without_core_ratio(self) -> float:

@@ -127,8 +127,8 @@ _MOST_OF_ONE_OP: Final = 4
 MANY_KERNELS: Final = 500
 """The same of kernels of a GPU; a choice of ours. Healthy steps of 24 programs on an H100 had up to 460."""
 
-SMALL_KERNEL_PS: Final = 10 * PS_PER_US
-"""A kernel shorter than this takes little longer than its launch."""
+SMALL_OP_PS: Final = 10 * PS_PER_US
+"""An op or kernel shorter than this takes little longer than its dispatch, or launch."""
 
 
 _CLEAR_RATIO: Final = 0.5
@@ -161,7 +161,7 @@ def _recast_small_ops(draft: Draft) -> None:
     is_own = (columns.class_[own] == ActivityClass.COMPUTE) & (length > 0)
     is_own &= ~is_side_work(trace, draft.device, is_shown=True)
     is_of_program = columns.instruction[own] != NONE
-    small_op = _usual_length(columns.op[own].astype(np.int64), length) < SCHEDULING_OP_PS
+    small_op = _usual_length(columns.op[own].astype(np.int64), length) < SMALL_OP_PS
     # What devices wait in a collective says nothing of how much a program computes.
     meets = columns.class_[own] == ActivityClass.COLLECTIVE
     work = np.where(meets, 0, length)
@@ -185,9 +185,9 @@ def recast_small_kernels(draft: Draft) -> None:
     start, length = columns.start_ps[own], columns.end_ps[own] - columns.start_ps[own]
     is_small = columns.class_[own] == ActivityClass.COMPUTE
     # Of kernels that are usually short at least half are.
-    if not _has_many(draft, start[is_small & (length < SMALL_KERNEL_PS)], MANY_KERNELS // 2):
+    if not _has_many(draft, start[is_small & (length < SMALL_OP_PS)], MANY_KERNELS // 2):
         return
-    is_small &= _usual_length(columns.name[own].astype(np.int64), length) < SMALL_KERNEL_PS
+    is_small &= _usual_length(columns.name[own].astype(np.int64), length) < SMALL_OP_PS
     if _has_many(draft, start[is_small], MANY_KERNELS):
         _recast_small(draft, is_small, State.LAUNCH)
 

@@ -244,6 +244,7 @@ def _recorded_frames(trace: Trace, states: HostStates, host: int) -> PythonLines
         t_ns=t_ns,
         thread=np.zeros(time.size, dtype=np.int32),
         stack=stack.astype(np.int32),
+        around=np.zeros(time.size, dtype=np.int32),
         cpu_us=np.full(time.size, -1, dtype=np.int64),
         # Each stands for the time since the one before it: nothing changed in between.
         late_ns=np.full(time.size, -1, dtype=np.int64),
@@ -253,6 +254,7 @@ def _recorded_frames(trace: Trace, states: HostStates, host: int) -> PythonLines
             for frame, own in zip(frames, is_user, strict=True)
         ),
         stacks=tuple(stacks),
+        callers=((),),
         collected_ns=np.empty((0, 2), dtype=np.int64),
     )
     return PythonLines(trace, host, samples, 0)

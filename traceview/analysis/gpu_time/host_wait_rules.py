@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
-from traceview.analysis.facts.dispatch import MANY_KERNELS, SMALL_KERNEL_PS
+from traceview.analysis.facts.dispatch import MANY_KERNELS, SMALL_OP_PS
 from traceview.analysis.facts.python import PYTHON_METRICS
 from traceview.analysis.rules.rule import Rule
 from traceview.document import numbers
@@ -117,7 +117,7 @@ LAUNCH_BOUND: Final = Rule(
         "{limit} of the GPU time idle while the launching thread is in launches, ops or dispatch, with pauses under "
         f"{numbers.chosen('_ps', BACK_TO_BACK_PS)} between them; with it gaps of less between kernels that were queued, and "
         "the time of kernels that are usually shorter than "
-        f"{numbers.chosen('_ps', SMALL_KERNEL_PS)} where a step runs {MANY_KERNELS} of them. A loop of XLA is named from "
+        f"{numbers.chosen('_ps', SMALL_OP_PS)} where a step runs {MANY_KERNELS} of them. A loop of XLA is named from "
         "{asked_count} iterations per step on. When a step is called small says `host-bound`"
     ),
     action="Launch fewer, larger kernels: a larger batch, or `jit_compile=True` on the function that computes the gradients.",

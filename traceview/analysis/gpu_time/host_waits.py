@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from traceview.analysis.facts.detours import TRANSFER, copied_results, detour_rows
-from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS, ends_of_conditions, rows_of_keys
+from traceview.analysis.facts.dispatch import SMALL_OP_PS, ends_of_conditions, rows_of_keys
 from traceview.analysis.facts.ledger import is_restore
 from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.gpu_time import host_wait_rules as rules
@@ -95,7 +95,10 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
     if detours.any():
         yield ops_on_cpu(Waits(context, result, detours))
     for states, conclude in _CONCLUSIONS.items():
-        if known := waits(*states):
+        known = waits(*states)
+        if known and states in _OF_LINES:
+            yield from map(conclude, known.by_cause)
+        elif known:
             yield conclude(known)
     ops = waits(State.HOST_OPS)
     if ops:
@@ -113,7 +116,7 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
                 others &= ~rows
             yield _host_ops(Waits(context, result, others))
         if python := waits(State.PYTHON):
-            yield python_in_step(python)
+            yield from map(python_in_step, python.by_cause)
         if silent := waits(State.BETWEEN_CALLS):
             yield between_calls(silent)
 
@@ -161,7 +164,7 @@ def late_launches(waits: Waits) -> Finding | None:
         key = "kernels"
         arguments |= {
             "count": Number(kernels // waits.loss.named_steps, "kernel"),
-            "short": Quantity(SMALL_KERNEL_PS, "ps"),
+            "short": Quantity(SMALL_OP_PS, "ps"),
         }
     elif asked >= rules.LAUNCH_BOUND.limits["asked_count"]:
         key, arguments["count"] = "loop", Number(asked, "iteration")
@@ -438,3 +441,6 @@ _CONCLUSIONS: Final[Mapping[tuple[State, ...], Callable[[Waits], Finding | None]
     (State.COMPILE,): compilation,
 }
 """What states lead to that are a cause by themselves, in the order of findings that cost the same."""
+
+_OF_LINES: Final = ((State.SYNC,), (State.BETWEEN,))
+"""Those that as many lines of the script may cause, each for itself."""

@@ -22,7 +22,14 @@ from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Gap, Idle
 from traceview.analysis.measures.step_report import FEWEST_SLOW, distance_of
 from traceview.analysis.rules.finding import Evidence, Finding, Severity
-from traceview.analysis.rules.rule import CRITICAL_LIMIT, JITTED_CALL, Chosen, Rule, is_of_jax
+from traceview.analysis.rules.rule import (
+    CRITICAL_LIMIT,
+    JITTED_CALL,
+    LIMIT,
+    Chosen,
+    Rule,
+    is_of_jax,
+)
 from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Quantity
 from traceview.base.ids import unique_counts, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
@@ -30,6 +37,7 @@ from traceview.base.stats import median_ps
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import State
 from traceview.ledger.table import Loss, totals
+from traceview.trace.columns import NONE
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement
 from traceview.trace.model import Trace
@@ -153,6 +161,24 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
             return {}
         return {"line": Line(ledger.python[int(of_line.argmax())])}
 
+    @property
+    def by_cause(self) -> list[Waits]:
+        """The rows of each cause, the longest first, where several are worth a finding; the longest has what no line is known of.
+
+        Samples tell apart what calls the lines of the rows.
+        """
+        ledger, columns = self.context.ledger, self.context.ledger.columns
+        cause_of = self.context.once(causes_of_lines)
+        rows = np.flatnonzero(self.rows & (columns.by_kind == By.PYTHON))
+        cause = np.full(columns.count, NONE, dtype=np.int64)
+        cause[rows] = cause_of[columns.by[rows]]
+        of_causes = [cause == each for each in unique_ids(cause[rows]).tolist() if each != NONE]
+        costs = [(ledger.loss(each & self.rows).share, each) for each in of_causes]
+        costs = sorted((row for row in costs if row[0] >= LIMIT), key=lambda row: -row[0])
+        others = [self.rows & each for _, each in costs[1:]]
+        rest = self.rows & ~np.logical_or.reduce(others) if others else self.rows
+        return [Waits(self.context, self.result, each) for each in (rest, *others)]
+
     def gap(self, state: State) -> tuple[str, Gap] | None:
         """The longest listed gap of a device that has most of its time in a state, with the key of the device."""
         named = [row for row in self.result.devices if row.device in self.loss.devices]
@@ -258,6 +284,18 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         if order.mean() < _IN_ORDER:
             return {}
         return {"early": Quantity(early_ps, "ps"), "late_on": Quantity(late_ps, "ps")}
+
+
+def causes_of_lines(context: Context) -> Int64Array:
+    """By line of Python in the ledger the number of what calls it, `NONE` where that is not known, int64."""
+    number_of: dict[str, int] = {}
+    found = np.full(len(context.ledger.python), NONE, dtype=np.int64)
+    for python in context.idle.python.values():
+        called = python.lines.called_by_loop(python.caller)
+        for place, line in enumerate(context.ledger.python):
+            if line in called:
+                found[place] = number_of.setdefault(called[line], len(number_of))
+    return found
 
 
 def line_argument(python: PythonShare | None) -> dict[str, Argument]:

@@ -40,6 +40,8 @@ MOST_SAMPLES: Final = 1 << 19
 """Of all threads, in 7 MB; beyond that every second round is dropped, and the interval doubles."""
 MOST_STACKS: Final = 1 << 16
 MOST_FRAMES: Final = 64
+MOST_WALKED: Final = 256
+"""Frames that a sample looks at, of which it keeps so many."""
 LARGEST_COST_RATIO: Final = 0.045
 """The share of a core that the sampling thread may take; where a round costs more, the rounds are further apart."""
 SOON_SECONDS: Final = 1e-4
@@ -68,15 +70,20 @@ class Stacks:
         return self._known[id(code)]
 
     def number_of(self, frame: FrameType | None) -> int:
-        """The number of a stack; `NOT_KEPT` if there are too many, or all of it is in the standard library: it waits for work."""
+        """The number of a stack; `NOT_KEPT` if there are too many, or all of it is in the standard library: it waits for work.
+
+        What called the innermost line of the user is kept as far as it is the user's, too.
+        """
         key: list[int] = []
         is_user, is_all_standard = False, True
-        while frame is not None and len(key) < 2 * MOST_FRAMES and not is_user:
-            code = frame.f_code
+        walked = 0
+        while frame is not None and walked < MOST_WALKED and len(key) < 2 * MOST_FRAMES:
+            code, walked = frame.f_code, walked + 1
             kind = (self._known.get(id(code)) or self.learn(code))[1].kind
-            is_user = kind == "user"
             is_all_standard &= kind == "standard"
-            key += (id(code), frame.f_lasti)
+            if kind == "user" or not is_user:
+                key += (id(code), frame.f_lasti)
+            is_user |= kind == "user"
             frame = frame.f_back
         if is_all_standard:
             return NOT_KEPT

@@ -55,6 +55,8 @@ _MOSTLY_RATIO: Final = 0.5
 """A thread that used a core for less of a time spent most of it waiting; JAX waits for a GPU at up to 0.3 of a core (H100)."""
 OFF_CORE_PS: Final = 10 * PS_PER_MS
 """A thread with work may be off a busy core for so long: some slices of other threads, of 3 to 4 ms each on Linux."""
+_NEARLY_ALL: Final = 0.99
+"""Of the samples of a thread: a function or line with so many is around all that it does. A choice of ours."""
 _FRAMEWORKS: Final = ("tensorflow/", "keras/", "tf_keras/", "jax/", "jaxlib/")
 _CALLBACK: Final = lazy_pattern(r"keras/src/callbacks/(?!callback(?:_list)?\.py)(\w+)\.py")
 _CLASSES: Final = {
@@ -115,6 +117,8 @@ class PythonLines:
         self._host = host
         self._samples = samples
         self._start_ns, self._start_ps = start_ns, recording.hosts[host].start_ps
+        self._loops: dict[int, int] = {}
+        """By thread how many functions are around what its loop calls."""
         self.time_ps: Int64Array = self._on_clock(samples.t_ns)
         rounds, round_of_sample = unique_inverse(self.time_ps)
         self.rounds_ps: Int64Array = rounds
@@ -328,6 +332,54 @@ class PythonLines:
             for index, number in enumerate(numbers.tolist())
         }
 
+    def called_by_loop(self, thread: int) -> dict[str, str]:
+        """By line of the user's code what the loop of a thread calls there: a function of the user, or a library.
+
+        What no call tells apart is "".
+        """
+        depth, samples = self._depth_of_loop(thread), self._samples
+        found: dict[str, Counter[str]] = {}
+        for (stack, around), count in self._chains_of(thread).items():
+            chain = self._chain(stack, around)
+            # Else the library that the line is in a call of.
+            called = chain[depth : depth + 1] or samples.stacks[stack][-2:-1]
+            what = "".join(self._frame(each).code for each in called)
+            what = what if len(chain) > depth else what.partition("/")[0]
+            for each in chain[max(depth - 1, 0) :]:
+                found.setdefault(str(self._frame(each)), Counter())[what] += count
+        return {line: called.most_common(1)[0][0] for line, called in found.items()}
+
+    def _chains_of(self, thread: int) -> Counter[tuple[int, int]]:
+        """How many samples of a thread in the user's code have each stack, with each code around it."""
+        rows = self._rows_of(thread)
+        rows = rows[self._is_user[self._samples.stack[rows]]]
+        columns = (column[rows].tolist() for column in (self._samples.stack, self._samples.around))
+        return Counter(zip(*columns, strict=True))
+
+    def _chain(self, stack: int, around: int) -> list[int]:
+        """The frames of the user in a stack, the outermost first; none where it reaches none."""
+        own = self._samples.stacks[stack][-1:] if self._is_user[stack] else ()
+        return [*self._samples.callers[around][::-1], *own]
+
+    def _depth_of_loop(self, thread: int) -> int:
+        """How many functions of the user are around what the loop of a thread calls: nearly all samples are in each of them."""
+        if thread in self._loops:
+            return self._loops[thread]
+        count = self._chains_of(thread)
+        chains = {pair: self._chain(*pair) for pair in count}
+        least, depth = max(_NEARLY_ALL * count.total(), 1), 0
+        while True:
+            codes, lines = Counter[str](), Counter[int]()
+            for pair, chain in chains.items():
+                if len(chain) > depth:
+                    codes[self._frame(chain[depth]).code] += count[pair]
+                    lines[chain[depth]] += count[pair]
+            # A line that all is called from, as Keras' `fit`, is around the loop.
+            if max(lines.values(), default=0) < least:
+                depth += max(codes.values(), default=0) >= least
+                return self._loops.setdefault(thread, depth)
+            depth += 1
+
     def dispatching(
         self, thread: int, calls: IntervalSet, silences: IntervalSet, *, in_calls_only: bool
     ) -> IntervalSet:
@@ -436,23 +488,41 @@ class PythonLines:
         return lines
 
     def _line(self, rows: list[int], times: list[int]) -> PythonLine:
-        """What was mostly done at the line with most time in the function with most time."""
-        of_function: Counter[tuple[str, str]] = Counter()
+        """What was mostly done at the line with most time in the innermost function of the user with half of it, else with most."""
+        samples = self._samples
+        of_function: Counter[str] = Counter()
+        inside: Counter[str] = Counter()
+        places_of = []
+        for row, time in zip(rows, times, strict=True):
+            stack, thread = int(samples.stack[row]), int(samples.thread[row])
+            around = self._chain(stack, int(samples.around[row]))[:-1]
+            # The function that holds the loop, and what it calls.
+            first = max(self._depth_of_loop(thread) - 1, 0)
+            frames = [*map(self._frame, around[first:]), self._line_of(stack)]
+            of_function[frames[-1].code] += time
+            inside.update(dict.fromkeys({frame.code for frame in frames}, time))
+            of_code = {frame.code: frame for frame in frames}
+            places_of.append((of_code, self._inner_of(stack), self._state(row), time))
+        whole_ps = sum(times)
+        function = of_function.most_common(1)[0][0]
+        if 2 * of_function[function] < whole_ps:
+            half = [code for code, time in inside.items() if 2 * time >= whole_ps]
+            # Of functions that call each other the innermost has least.
+            function = min(half, key=inside.__getitem__, default=function)
         of_line: Counter[PythonFrame] = Counter()
         of_place: Counter[tuple[PythonFrame, PythonFrame, PythonState]] = Counter()
-        for row, stack, time in zip(rows, self._samples.stack[rows].tolist(), times, strict=True):
-            frame, inner = self._line_of(stack), self._inner_of(stack)
-            of_function[frame.file, frame.function] += time
-            of_line[frame] += time
-            of_place[frame, inner, self._state(row)] += time
-        function, inside_ps = of_function.most_common(1)[0]
-        line = next(
-            frame for frame, _ in of_line.most_common() if (frame.file, frame.function) == function
-        )
+        for of_code, inner, state, time in places_of:
+            if frame := of_code.get(function):
+                of_line[frame] += time
+                of_place[frame, inner, state] += time
+        line = of_line.most_common(1)[0][0]
         inner, state = next(
             (inner, state) for (frame, inner, state), _ in of_place.most_common() if frame == line
         )
-        return PythonLine(line, None if inner == line else inner, state, inside_ps, sum(times))
+        ratio_ps = (
+            inside[function] if 2 * of_function[function] < whole_ps else of_function[function]
+        )
+        return PythonLine(line, None if inner == line else inner, state, ratio_ps, whole_ps)
 
     def _time_by_sample(
         self, rows: Int64Array, start_ps: Int64Array, end_ps: Int64Array

@@ -8,6 +8,7 @@ from __future__ import annotations
 import binascii
 import zlib
 from base64 import b64decode
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -101,27 +102,35 @@ class PythonFrame(Struct, frozen=True):
         is_native = is_generated or self.function in _NATIVE.get(self.file, ())
         return "native" if is_native else "runs"
 
+    @property
+    def code(self) -> str:
+        """The function that it is in."""
+        return f"{self.file} in {self.function}"
+
     def __str__(self) -> str:
         return f"{self.file}:{self.line} in {self.function}"
 
 
 class PythonSamples(Struct, frozen=True, eq=False):
-    """The samples of one host in time order, all `[n]`: int64 `t_ns` (Unix), int32 `thread`, `stack`, int64 `cpu_us`, `late_ns`.
+    """The samples of one host in time order, all `[n]`: int64 `t_ns` (Unix), int32 `thread`, `stack`, `around`, int64 `cpu_us`, `late_ns`.
 
     `cpu_us`: processor time that the thread had taken so far; `late_ns`: by how much the round came late, because something
     else had Python's lock; negative where that was not recorded.
     `stacks`: numbers of frames, the innermost first; a stack ends at the first frame of the user's code.
+    `callers`: the same of the user's code that called that frame, by `around`.
     `collected_ns`: start and length of each long garbage collection, int64 `[k, 2]`.
     """
 
     t_ns: Int64Array
     thread: Int32Array
     stack: Int32Array
+    around: Int32Array
     cpu_us: Int64Array
     late_ns: Int64Array
     threads: tuple[PythonThread, ...]
     frames: tuple[PythonFrame, ...]
     stacks: tuple[tuple[int, ...], ...]
+    callers: tuple[tuple[int, ...], ...]
     collected_ns: Int64Array
 
     @property
@@ -188,10 +197,18 @@ def _joined(
     if (passed < 0).any() or (t_ns < 0).any():
         return None
     late_us = _of_each(late, "<i4", count)
+    ends = [
+        next((at + 1 for at, frame in enumerate(each) if tables.frames[frame][-1]), len(each))
+        for each in tables.stacks
+    ]
+    cut = list(zip(tables.stacks, ends, strict=True))
+    stacks, own = _numbered([each[:end] for each, end in cut])
+    callers, around = _numbered([each[end:] for each, end in cut])
     return PythonSamples(
         t_ns=t_ns,
         thread=thread,
-        stack=stack,
+        stack=own[stack],
+        around=around[stack],
         cpu_us=_of_each(cpu, "<i8", count),
         late_ns=np.where(late_us < 0, -1, late_us * 1000),
         threads=record.threads,
@@ -199,9 +216,18 @@ def _joined(
             PythonFrame(tables.files[file], tables.functions[function], line, bool(is_user))
             for file, function, line, is_user in tables.frames
         ),
-        stacks=tables.stacks,
+        stacks=stacks,
+        callers=callers,
         collected_ns=_collections(record),
     )
+
+
+def _numbered(
+    values: Sequence[tuple[int, ...]],
+) -> tuple[tuple[tuple[int, ...], ...], Int32Array]:
+    """The different values, and which one each is."""
+    number_of = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    return tuple(number_of), np.array([number_of[value] for value in values], dtype=np.int32)
 
 
 def _of_each(content: bytes, type_: str, count: int) -> Int64Array:
