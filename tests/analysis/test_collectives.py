@@ -260,7 +260,7 @@ def test_a_wait_of_one_host_costs_what_the_other_waits_for_it(tmp_path: Path) ->
     # It says why the other one starts late.
     assert "straggler-gpu" not in {row.code for row in report.findings}
     assert found.title == (
-        "host1/GPU:0 waits 19.9 of 50.0 ms (40%) for checkpoints; meanwhile host0/GPU:0 waits"
+        "host1/GPU:0 waits 19.9 of 50.0 ms (40%) for checkpoints; meanwhile host0/GPU:0 waits 19.9 ms"
     )
     assert loss_of(found).gpu_time_ratio == pytest.approx(0.4, abs=0.01)
 

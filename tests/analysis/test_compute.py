@@ -303,6 +303,7 @@ def test_the_part_of_products_that_is_needless(
     [
         *((f"{name}.1", f"jit(f)/{name}", "on factoring matrices") for name in ("eigh", "svd", "cholesky")),
         ("sort.1", "jit(f)/jit(argsort)/sort", "on sorting: sort"),
+        ("sort.1", "jit(f)/jit(_shuffle)/while/body/sort", "on shuffling: sort"),
         ("sort_gather_fusion", "jit(f)/gather", ""),
         ("add_fusion", "jit(f)/jit(_normal)/jit(_normal_real)/erf_inv", "on drawing random numbers: erf_inv"),
         ("add_fusion", "jit(f)/jit(my_normal)/erf_inv", ""),

@@ -104,7 +104,9 @@ def test_python_at_another_line_is_a_cause_of_its_own(
     findings = {row.code: row for row in report.findings}
     assert ("python-stall" in findings) is is_own
     if is_own:
-        assert findings["python-stall"].title.endswith("in the step in kept, train.py:4")
+        assert findings["python-stall"].title.endswith(
+            "in the step in kept, train.py:4 (sort of numpy)"
+        )
     assert "100 ops per step" in findings["host-bound"].title
 
 

@@ -5,7 +5,7 @@ Steps of findings take 100 ms, so that milliseconds are per cent.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -346,6 +346,37 @@ def test_what_takes_longer_of_saves_and_restores_is_advised_about(
     finding = found(tmp_path, steps(fill))["checkpoint-stall"]
     assert finding.action.startswith("Restore less often" if is_restored else "Save less often")
     assert ("to restore variables" in finding.title) is is_restored
+
+
+@pytest.mark.parametrize(
+    ("until_ms", "copies_ms", "is_prepared"),
+    [
+        pytest.param(40, (), True, id="nothing is recorded until the graph runs"),
+        pytest.param(0.9, (), False, id="any call takes so long"),
+        pytest.param(40, range(40), False, id="it takes its arguments, one by one"),
+    ],
+)
+def test_a_graph_that_is_prepared_in_each_call(
+    until_ms: float, copies_ms: Iterable[int], is_prepared: bool, tmp_path: Path
+) -> None:
+    """As after `tf.random.set_seed`, which drops the kernels of all graphs."""
+
+    def fill(step: Step) -> float:
+        step.host("EagerLocalExecute: __inference_step_7", 0, 45)
+        step.host("EagerKernelExecute", until_ms, 45)
+        for begin_ms in copies_ms:
+            step.host("EagerCopyToDevice", begin_ms + 0.5, begin_ms + 0.6)
+        return 45
+
+    findings = found(tmp_path, steps(fill))
+    prepared = findings.get("compile-in-window")
+    assert (prepared is not None) is is_prepared
+    if prepared is not None:
+        assert (
+            prepared.title
+            == "GPU:0 waits 40.0 of 100 ms (40%) for graphs that TensorFlow prepares again"
+        )
+        assert prepared.action.startswith("Set seeds once")
 
 
 @pytest.mark.parametrize(

@@ -510,7 +510,7 @@ def test_the_device_whose_batch_comes_late_is_named_and_who_waits_for_it(tmp_pat
     report = traceview.analyze(tmp_path)
     (bound,) = (row for row in report.findings if row.code == "input-bound")
     assert bound.title.startswith("GPU:1 waits 11.8 of 50.0 ms (24%) for input")
-    assert bound.title.endswith("; meanwhile GPU:0 waits")
+    assert bound.title.endswith("; meanwhile GPU:0 waits 10.0 ms")
     assert bound.devices == ("GPU:1", "GPU:0")
 
 

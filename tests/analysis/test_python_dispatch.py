@@ -482,11 +482,11 @@ SCRIPT = ("$train.py:1 <module>", 0, 100)
         ((SCRIPT, ("$train.py:9 augmented", 1, 29)), "augmented, train.py:9"),
         (
             (SCRIPT, ("$train.py:9 augmented", 1, 29), ("$numpy sort", 2, 28)),
-            "augmented, train.py:9",
+            "augmented, train.py:9 (sort of numpy)",
         ),
         (
             (SCRIPT, ("$train.py:9 augmented", 1, 29), ("$fromnumeric.py:9 sort", 2, 28)),
-            "augmented, train.py:9",
+            "augmented, train.py:9 (sort of fromnumeric)",
         ),
         (
             (

@@ -124,7 +124,9 @@ def test_xla_copies_to_devices_of_the_cpu(tmp_path: Path) -> None:
         step.host("dot.1", 30, 45, stats, thread=device)
     findings = {finding.code: finding for finding in analyzed(tmp_path, trace).findings}
     assert findings["h2d-exposed"].title == "CPU:0 waits 29.0 of 50.0 ms (58%) for HtoD copies"
-    assert findings["h2d-exposed"].action.startswith("Put on the devices once, before the loop")
+    assert findings["h2d-exposed"].action.startswith(
+        "Keep on the devices what later steps need again"
+    )
 
 
 @pytest.mark.parametrize(

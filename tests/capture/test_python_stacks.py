@@ -271,15 +271,29 @@ def test_threads_that_run_or_wait_in_a_library_are_kept_and_those_that_serve_are
     assert known in sidecar.groups["python"]["threads"]
 
 
-def test_a_stack_ends_at_the_first_code_of_the_user() -> None:
+def test_a_stack_has_all_up_to_the_first_code_of_the_user_and_then_only_that() -> None:
     def write() -> None:
         json.dumps([list(range(50_000))] * 40, indent=1)
 
-    rows = samples_of(window_around(write))
-    inside = [lines for _, _, lines in rows if "json/encoder.py" in lines[0]]
+    def log() -> None:
+        json.dumps(object(), default=lambda _: write())
+
+    rows = samples_of(window_around(log))
+    of_user = [
+        (lines, next(place for place, line in enumerate(lines) if line.endswith("*")))
+        for _, _, lines in rows
+        if "json/encoder.py" in lines[0]
+    ]
+    inside = [(lines, first) for lines, first in of_user if lines[first].endswith("in write*")]
     assert inside
-    assert all(lines[-1].endswith("in write*") and HERE in lines[-1] for lines in inside)
-    assert all(not line.endswith("*") for lines in inside for line in lines[:-1])
+    for lines, first in inside:
+        assert [line.partition(" in ")[2] for line in lines[first : first + 3]] == [
+            "write*",
+            "log*",
+            "log*",
+        ]
+        assert all(line.endswith("*") and HERE in line for line in lines[first : first + 3])
+        assert all(line.endswith("*") for line in lines[first:])
 
 
 def test_a_window_that_is_too_short_for_a_sample_says_so() -> None:

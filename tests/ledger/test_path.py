@@ -125,6 +125,26 @@ def test_a_loss_is_bounded_by_its_part_of_the_path() -> None:
     assert ledger.bound_ps(ledger.rows(states=[State.LAUNCH])) == 8 // 2
 
 
+@pytest.mark.parametrize(
+    ("other", "gain"),
+    [
+        pytest.param([busy_wait(5, by=0), Row(State.COMPUTE, 4)], 6, id="it waits for most of it"),
+        pytest.param([Row(State.INPUT, 7), Row(State.COMPUTE, 2)], 8, id="it does little else"),
+        pytest.param([Row(State.COMPUTE, 9)], 1, id="it works as long"),
+        pytest.param([Row(State.LAUNCH, 9)], 9, id="it loses as much to the same"),
+    ],
+)
+def test_a_step_gains_no_more_than_each_device_has_to_spare(other: list[Row], gain: int) -> None:
+    """What GPU:0 loses takes 9 of 10; without it GPU:1 makes the step as long as its own work is."""
+    ledger = ledger_of(
+        [Row(State.LAUNCH, 9), Row(State.COMPUTE, 1)],
+        [*other, Row(State.INPUT, 1)],
+        steps=[step_of(0, 10)],
+    )
+    assert {device for device, *_ in path_rows(ledger)} == {0}
+    assert ledger.bound_ps(ledger.rows(states=[State.LAUNCH])) == gain
+
+
 def test_a_wait_is_bounded_by_what_waits_longest_whether_it_is_on_the_path_or_not() -> None:
     followed = ledger_of(
         [Row(State.COMPUTE, 2), busy_wait(6, by=1), Row(State.COMMUNICATION, 2)],

@@ -46,9 +46,11 @@ def test_side_work_beside_the_model(
     assert states(report)["compute"] == 19.8 * MS
 
 
-@pytest.mark.parametrize(("count", "is_dispatch"), [(1000, True), (999, False)])
-def test_many_small_ops(count: int, is_dispatch: bool, tmp_path: Path) -> None:
-    """Four steps of 50 ms with ops of 4 µs, one every 20 µs."""
+@pytest.mark.parametrize(
+    ("count", "length_us", "is_dispatch"), [(1000, 9, True), (999, 9, False), (1000, 10, False)]
+)
+def test_many_small_ops(count: int, length_us: int, is_dispatch: bool, tmp_path: Path) -> None:
+    """Four steps of 50 ms with ops of some microseconds, one every 20 µs."""
     trace = new_trace()
     for step in marked_steps(trace):
         executor = step.trace.thread("tf_Compute_1", 901)
@@ -58,11 +60,11 @@ def test_many_small_ops(count: int, is_dispatch: bool, tmp_path: Path) -> None:
         step.host("ExecutorState::Process", 2, 2 + 0.02 * count, consumed, thread=executor)
         for place in range(count):
             begin = 2 + 0.02 * place
-            step.host(f"model/op_{place}:Mul", begin, begin + 0.004, thread=executor)
+            step.host(f"model/op_{place}:Mul", begin, begin + length_us / 1000, thread=executor)
     write_sidecar(trace.write(tmp_path), cores(2))
     ledger = traceview.load(tmp_path).ledger()
     computed_ps = int(ledger.columns.duration_ps[ledger.rows(states=(State.COMPUTE,))].sum())
-    assert computed_ps == (0 if is_dispatch else 4 * 999 * 4 * 10**6)
+    assert computed_ps == (0 if is_dispatch else 4 * count * length_us * 10**6)
 
 
 def test_what_goes_on_on_other_threads_leaves_the_device_to_ops_that_run(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def of_keras(file: str, function: str) -> Line:
     ("inner", "named", "action"),
     [
         ((CALLBACK,), "on_train_batch_end", "Let the callback"),
-        ((SVD, CALLBACK), "on_train_batch_end", "Report less often"),
+        ((SVD, CALLBACK), "on_train_batch_end", "Do it in every 100th step"),
         ((CONSTANT, CALLBACK), "on_train_batch_end", "Convert once before the loop"),
         (
             (WAIT, ("queue.py", "get", 171, False), CALLBACK),
@@ -179,7 +179,7 @@ def of_keras(file: str, function: str) -> Line:
         (
             (SVD, of_keras("callbacks/callback_list.py", "on_train_batch_end"), CALLBACK),
             "on_train_batch_end",
-            "Report less often",
+            "Do it in every 100th step",
         ),
         (
             (SVD, of_keras("backend/jax/trainer.py", "predict"), CALLBACK),
@@ -189,7 +189,7 @@ def of_keras(file: str, function: str) -> Line:
         (
             (SVD, of_keras("backend/jax/trainer.py", "fit"), CALLBACK),
             "on_train_batch_end",
-            "Report less often",
+            "Do it in every 100th step",
         ),
     ],
 )
@@ -468,3 +468,82 @@ def test_a_thread_that_is_ready_without_a_core_does_not_wait(ready_ms: float, st
     line = lines.at(LOADER, np.array([0]), np.array([10**10]))
     assert line is not None
     assert line.state == state
+
+
+# What a loop calls
+
+LOOP: Line = ("train.py", "main", 63, True)
+NEXT_IN_LOOP: Line = ("train.py", "main", 65, True)
+ROW: Line = ("train.py", "row", 8, True)
+COLUMN: Line = ("train.py", "column", 9, True)
+FIT: Line = ("train.py", "main", 70, True)
+MODULE: Line = ("train.py", "<module>", 90, True)
+COLLECTED: Line = ("jax/_src/lib/__init__.py", "_xla_gc_callback", 132, False)
+
+
+def between(first: tuple[Line, ...], then: tuple[Line, ...]) -> list[Sample]:
+    """The thread of the steps is in the first stack outside of markers, and in the other one in the last 7 ms."""
+    samples: list[Sample] = []
+    for ms in range(245):
+        in_step = (ms + 0.5) % 61.3
+        stack = then if in_step > 54.3 else first
+        samples.append((at_ms(ms + 0.5), MAIN, stack if in_step >= 43 else (EXECUTE, STEP, MODULE)))
+    return samples
+
+
+@pytest.mark.parametrize(
+    ("stacks", "titles"),
+    [
+        pytest.param(
+            ((SVD, LOOP, MODULE), (ROW, NEXT_IN_LOOP, MODULE)),
+            ["in main, train.py:63 (svd of numpy)", "in row, train.py:8"],
+            id="a library and a function",
+        ),
+        pytest.param(
+            ((SVD, LOOP, MODULE), (SVD, NEXT_IN_LOOP, MODULE)),
+            ["in main, train.py:63 (svd of numpy)"],
+            id="lines that call one library",
+        ),
+        pytest.param(
+            ((ROW, LOOP, MODULE), (COLUMN, ROW, LOOP, MODULE)),
+            ["in row, train.py:8"],
+            id="what a function calls is a part of it",
+        ),
+        pytest.param(
+            ((SVD, CALLBACK, STEP, MODULE), (LOGGING, STEP, MODULE)),
+            ["in on_train_batch_end, train.py:87 (svd of numpy)", "in on_log, train.py:20"],
+            id="callbacks of fit",
+        ),
+        pytest.param(
+            ((COLLECTED, ROW, LOOP, MODULE), (ROW, LOOP, MODULE)),
+            ["in row, train.py:8"],
+            id="garbage is collected wherever a thread is",
+        ),
+    ],
+)
+def test_what_a_loop_calls_is_a_cause_of_its_own(
+    stacks: tuple[tuple[Line, ...], tuple[Line, ...]], titles: list[str], tmp_path: Path
+) -> None:
+    report = analyzed(tmp_path, python_group(between(*stacks), THREADS))
+    found = [row for row in report.findings if row.code == "callback-stall"]
+    assert [row.title.partition("between steps ")[2] for row in found] == titles
+    idle = report.results.ledger
+    assert idle is not None
+    between_ps = idle.devices[0].states["between"]
+    lost_ps = sum(row.loss.ps_per_step for row in found if row.loss)
+    assert lost_ps == pytest.approx(between_ps, abs=2)
+
+
+def test_where_no_line_has_half_of_the_time_the_function_around_is_named(tmp_path: Path) -> None:
+    around = (ROW, LOOP, MODULE)
+    samples = [
+        (
+            t_ns,
+            thread,
+            ((f"part_{number % 3}.py", "part", 1, True), *stack) if stack == around else stack,
+        )
+        for number, (t_ns, thread, stack) in enumerate(between(around, around))
+    ]
+    report = analyzed(tmp_path, python_group(samples, THREADS))
+    (stall,) = (row for row in report.findings if row.code == "callback-stall")
+    assert stall.title.endswith("between steps in row, train.py:8")

@@ -203,7 +203,7 @@ H2D_EXPOSED: Final = Rule(
             "Make constants once outside the step, as `x = tf.constant(0.5)`: Python numbers are copied in every call.",
         ),
         "jax-many_puts": (
-            "Put on the devices once, before the loop, what stays the same: an array of NumPy is copied again each time.",
+            "Keep on the devices what later steps need again, and change it there: an array of NumPy is copied again each time.",
             "Of what changes copy the next while this step is computed: call `jax.device_put` before the step is done.",
         ),
         "jax-copies_through_the_host": (

@@ -59,13 +59,14 @@ from traceview.base.intervals import (
     BoolArray,
     Int64Array,
     IntervalSet,
+    difference,
     nesting,
     places,
     union,
 )
 from traceview.base.sweeping import made_of_each
 from traceview.base.timing import stage
-from traceview.base.units import PS_PER_US
+from traceview.base.units import PS_PER_MS, PS_PER_US
 from traceview.ledger.build import (
     build_segments,
     cut_at,
@@ -168,6 +169,7 @@ def ledger_of(context: Run) -> Ledger:
             draft.recast(evaluates, EVERY, State.EVALUATION)
             draft.recast(saves, (State.BETWEEN,), State.CHECKPOINT)
             draft.recast(restored, (State.COMPILE,), State.CHECKPOINT)
+            draft.recast(graphs_prepared(trace, draft.states), _CALLED, State.COMPILE, NOBODY)
             _recast_python(draft)
             recast_dispatch(draft)
             # While a program of XLA calls Python its device waits for that, whatever Python calls in turn.
@@ -283,6 +285,34 @@ def through_host(trace: Trace, host: int) -> IntervalSet:
 
 _PUTS, _READS = b"shard_args", b"np.asarray(jax.Array)"
 """Names of the calls (JAX 0.10)."""
+
+
+_LEAST_PREPARED_PS: Final = PS_PER_MS
+"""From which on a call of a graph prepares it before it runs: others take up to 0.1 ms (TensorFlow 2.21); a choice of ours."""
+
+
+def graphs_prepared(trace: Trace, states: HostStates) -> IntervalSet:
+    """When the caller of a host prepares a graph: in its call, before that runs anything, and beside what it records there."""
+    events, rows = trace.host_columns, states.rows_of_thread(states.caller)
+    calls = rows[trace.names.where(events.name[rows], _is_call_of_graph)]
+    begun = np.sort(events.start_ps[rows[trace.names.matching(events.name[rows], _RUNS)]])
+    start = events.start_ps[calls]
+    end = np.append(begun, start.max(initial=0))[np.searchsorted(begun, start)]
+    long = (end <= events.end_ps[calls]) & (end - start >= _LEAST_PREPARED_PS)
+    before = union(start[long], end[long])
+    # As for each of its arguments.
+    inside = rows[before.within(events.start_ps[rows] - 1, events.start_ps[rows]) > 0]
+    silent = difference(before, union(events.start_ps[inside], events.end_ps[inside]))
+    long = silent.end - silent.start >= _LEAST_PREPARED_PS
+    return union(silent.start[long], silent.end[long])
+
+
+_RUNS: Final = (b"EagerKernelExecute",)
+
+
+def _is_call_of_graph(name: bytes) -> bool:
+    """How TensorFlow 2.21 records the call of a `tf.function`, also of its backward half."""
+    return name.startswith(b"EagerLocalExecute: __")
 
 
 def _is_callback(name: bytes) -> bool:

@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.rules.finding import Evidence
+from traceview.analysis.rules.words import Line
 from traceview.base.ids import is_in, sorted_unique, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array, nesting
 from traceview.base.record import Record, Share, SourceLine
@@ -83,6 +84,7 @@ FEED: Final = (
 OTHERS: Final = "another thread or process"
 """What helps a line that waits in a queue, and what it waits for."""
 _AWAITED_IN: Final = {
+    "answers": ("asyncio/", "aiohttp/", "grpc/aio/"),
     "starts": (" in start",),
     "iterator": ("in make_iterator", "in anonymous_iterator_v3"),
     "manager": ("multiprocessing/managers.py",),
@@ -93,6 +95,9 @@ _AWAITED_IN: Final = {
 """What the line of a library holds in which a thread waits for each of these: its module, or its function."""
 
 
+_FRAMEWORKS: Final = ("jax", "keras/", "tensorflow/", "tf_keras/")
+
+
 class PythonShare(Record, frozen=True):
     """The Python that a thread was in for most of some time, from samples of its stack.
 
@@ -101,6 +106,7 @@ class PythonShare(Record, frozen=True):
         inner: The line of a library, called from there, that ran; null where the user's own line did.
         ratio: Share of the sampled time that was in the function of that line; a sample stands for the time since the
             one before it.
+        called: What the user's line calls of that library, a public function where there is one.
         state: runs: the thread ran Python there; waits: it waited for another thread, a process or a file; native: it was
             in native code of TensorFlow.
     """
@@ -109,17 +115,26 @@ class PythonShare(Record, frozen=True):
     inner: SourceLine | None
     ratio: Share
     state: PythonState = "runs"
+    called: SourceLine | None = None
 
     @property
     def awaits(self) -> str:
         """What the line waits for, a key of `_AWAITED_IN`; "" where no module shows that, and where other Python runs."""
-        inner = self.inner or ""
+        lines = (self.called or "", self.inner or "")
         found = (
-            key for key, at in _AWAITED_IN.items() if inner.startswith(at) or inner.endswith(at)
+            key
+            for key, at in _AWAITED_IN.items()
+            if any(line.startswith(at) or line.endswith(at) for line in lines)
         )
         awaited = next(found, "")
         # What asks another process packs its messages, too.
         return awaited if self.state != "runs" or awaited == "manager" else ""
+
+    @property
+    def argument(self) -> Line:
+        """The line as a title names it, with what of a library takes the time there, unless that is a framework or what is awaited."""
+        called = None if self.awaits else self.called
+        return Line(self.line, None if called and called.startswith(_FRAMEWORKS) else called)
 
     @property
     def evidence(self) -> Iterator[Evidence]:
@@ -277,8 +292,8 @@ def _frame(name: bytes) -> PythonFrame:
 
 def shared(line: PythonLine) -> PythonShare:
     """A line as a record."""
-    inner = str(line.inner) if line.inner else None
-    return PythonShare(str(line), inner, line.ratio, line.state)
+    inner, called = (str(each) if each else None for each in (line.inner, line.called))
+    return PythonShare(str(line), inner, line.ratio, line.state, called)
 
 
 def python_of_rows(

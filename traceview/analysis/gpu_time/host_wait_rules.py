@@ -222,6 +222,8 @@ HOST_BOUND: Final = Rule(
     title="{who:waits/wait} {loss} for host ops[ in {line}]" + ON,
     titles={
         "small": "The step is small: host ops take {loss}" + ON,
+        "many": "{who:waits/wait} {loss} for the dispatch of {count} per step[, most of {line}]"
+        + ON,
         **_ONE_BY_ONE,
         "host": "{count} per step run outside of any `tf.function`: at least {loss} is lost",
     },

@@ -299,10 +299,16 @@ def _host_ops(waits: Waits) -> Finding | None:
         action = "converted_values"
     if waits.tracing:
         action = TRACED
+    title = "small" if is_small else ""
+    if action == "ops_of_replicas" and not title and waits.has_many_ops:
+        # Before the first op the graph is called.
+        of_ops = waits.rows & (waits.context.ledger.columns.activity != IDLE)
+        line = line or _line_of_ops(waits.context, of_ops)
+        line["count"], title = Number(waits.computed_per_step, "op"), "many"
     return waits.finding(
         rules.HOST_BOUND,
         arguments=line | waits.tracing,
-        title="small" if is_small else "",
+        title=title,
         action=action,
         notes=() if is_replica else ("gpu",),
         severity="info" if is_usual else None,

@@ -460,7 +460,7 @@ class _Sentences:
         if keeps_lock:
             self.notes += [_LOCK] if line or not self._python else [_LOCK, "line"]
         if self._python and (line or "line" in self.notes):
-            self.arguments["line"] = Line(self._python.line)
+            self.arguments["line"] = self._python.argument
         if takes_cores:
             self._add_cores()
         self._name_op()

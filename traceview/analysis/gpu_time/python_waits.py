@@ -29,7 +29,7 @@ from traceview.analysis.gpu_time.waits import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Advised, Rule
-from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Quantity
+from traceview.analysis.rules.words import Argument, Names, Number, Ops, Quantity
 from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE
@@ -43,6 +43,7 @@ _NO_PYTHON: Final = {
     "manager": "That line asks another process most of the time, and waits for its answers.",
     "iterator": "That line makes an iterator of a data set most of the time: it opens all inputs anew.",
     "network": "That line waits for the network most of the time.",
+    "answers": "That line waits for answers in an event loop most of the time.",
     "native": (
         "That line is in calls of TensorFlow most of the time: they run ops outside of the step, or fetch a value and wait until "
         "it is computed."
@@ -71,9 +72,13 @@ _AWAITED_ACTIONS: Final[dict[str, Advised]] = {
         "A lock, a connection or a file that they share lets one go on at a time.",
     ),
     "network": "Do it in a thread of its own, or in every 100th step only.",
+    "answers": (
+        "Ask for all at once, `await asyncio.gather(*requests)`, or ahead, in a thread of its own.",
+        "One `await` after the other takes as long as all of them together.",
+    ),
     "waits": (
-        "Wait less often: send several requests first, then take their answers.",
-        "Or wait in a thread of its own, or schedule further steps before waiting for all of them.",
+        "Wait in a thread of its own, or in every 100th step only.",
+        "Of several requests send all first, then take their answers. Or schedule further steps before waiting for all of them.",
     ),
     "reading_files": (
         "Read the file once, before the loop, if it fits into memory: `rows = file['rows'][:]`; else whole blocks of it.",
@@ -117,6 +122,7 @@ _AWAITED_WORDS: Final = {
     "queue": OTHERS,
     "manager": "objects of `multiprocessing.Manager`",
     "network": "the network",
+    "answers": "answers in an event loop",
     "waits": "a process, file, lock or timer",
 }
 """What a line waits for where no Python runs."""
@@ -156,7 +162,7 @@ _UNSEEN_ACTIONS: Final = {
 }
 """Where no line is known."""
 
-_AHEAD_IN_A_THREAD: Final = "Report less often, `if step % 100 == 0: log(...)`; make batches ahead in a thread: NumPy computes without Python's lock."
+_AHEAD_IN_A_THREAD: Final = "Do it in every 100th step only, or as ops of the step; make batches ahead in a thread: NumPy keeps no lock of Python."
 
 CALLBACK_STALL: Final = Rule(
     code="callback-stall",
@@ -175,7 +181,7 @@ CALLBACK_STALL: Final = Rule(
     # Healthy loops with steps of 2 ms had up to 0.11 ms between steps (two cores); the limit is a choice of ours.
     limits={"least_op_count": 20, "saved_ratio": 0.5, "short_ps": 200_000_000},
     reasons={"short": "any loop takes so long between two steps"},
-    action="Report less often, `if step % 100 == 0: log(...)`; make batches ahead, with ops of `tf.data` or in a process.",
+    action="Do it in every 100th step only, or as ops of the step; make batches ahead, with ops of `tf.data` or in a process.",
     advice=(
         "Python in a thread, or in `tf.py_function`, keeps the lock from the step. Keras callbacks have `save_freq` and "
         "`update_freq`. A second `tf.function` that each step calls belongs into the first."
@@ -197,7 +203,7 @@ CALLBACK_STALL: Final = Rule(
         "numpy": (_AHEAD_IN_A_THREAD, "Or make them with ops of `tf.data`."),
         "jax-numpy": _AHEAD_IN_A_THREAD,
         "jax": (
-            "Report less often, `if step % 100 == 0: log(...)`; make batches ahead in a process: a thread keeps Python's lock.",
+            "Do it in every 100th step only, or in the jitted step; make batches ahead in a process: a thread keeps Python's lock.",
             "A second jitted function that each step calls belongs into the first.",
         ),
     },
@@ -434,7 +440,7 @@ def _beside(waits: Waits, key: str) -> tuple[str, dict[str, Argument]]:
     python = waits.python(State.INPUT) if key in ("queue", "waits") else None
     if python is None:
         return "", {}
-    return f"beside-{'runs' if python.state == 'runs' else 'waits'}", {"beside": Line(python.line)}
+    return f"beside-{'runs' if python.state == 'runs' else 'waits'}", {"beside": python.argument}
 
 
 def _action(key: str, note: str) -> str:
@@ -573,7 +579,7 @@ def python_thread(waits: Waits) -> Finding | None:
     key = "awaited" if longest.awaited_ps > longest.kept_ps else ""
     at = python.lines.at(python.caller, longest.awaited.start, longest.awaited.end) if key else None
     if at is not None and (step := shared(at)).awaits == "queue" and _puts(step):
-        key, beside = "full", {"beside": Line(step.line)}
+        key, beside = "full", {"beside": step.argument}
     metric, shares = "lock_kept_ratio", [(row, row.kept_ps / window) for row, window, _ in threads]
     if _slows_ops(waits):
         longest, window_ps, _ = max(threads, key=lambda row: row[0].computed_ps)
@@ -584,7 +590,7 @@ def python_thread(waits: Waits) -> Finding | None:
         waits.rows,
         arguments={
             "thread": Names((longest.thread,), "thread"),
-            "line": Line(longest.python.line),
+            "line": longest.python.argument,
             **beside,
         },
         confidence=("high", "cores" if key == "cores" else ""),

@@ -20,6 +20,7 @@ from traceview.analysis.facts.selection import Selection, step_bounds
 from traceview.analysis.gpu_time.host_wait_rules import HOST_BOUND
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Gap, Idle
+from traceview.analysis.measures.op_work import counted_events
 from traceview.analysis.measures.step_report import FEWEST_SLOW, distance_of
 from traceview.analysis.rules.finding import Evidence, Finding, Severity
 from traceview.analysis.rules.rule import (
@@ -125,6 +126,12 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         """Whether to dispatch the ops of some device takes as long as to call the step."""
         most = max(map(self._ops_per_step, self.context.ledger.devices))
         return most * HOST_BOUND.limits["dispatch_ps"] >= HOST_BOUND.limits["call_ps"]
+
+    @property
+    def computed_per_step(self) -> int:
+        """How many ops the device that loses most computes in a step, also beside others."""
+        count = counted_events(self.context, self.device).size
+        return int(count) // (self.context.ledger.steps_of_device[self.device] or 1)
 
     def _ops_per_step(self, device: int) -> float:
         ledger, columns = self.context.ledger, self.context.ledger.columns
@@ -300,7 +307,7 @@ def causes_of_lines(context: Context) -> Int64Array:
 
 def line_argument(python: PythonShare | None) -> dict[str, Argument]:
     """The argument that names a line, where most of the time was there."""
-    return {"line": Line(python.line)} if python and python.ratio >= CLEAR_RATIO else {}
+    return {"line": python.argument} if python and python.ratio >= CLEAR_RATIO else {}
 
 
 def event_evidence(metric: str, event: str, gap: Gap) -> Evidence:

@@ -13,6 +13,7 @@ and CDNA white papers of AMD MI100, MI210, MI250X (per die, which is a device), 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -119,12 +120,21 @@ def needless(
 
 
 def line_of(context: Context, by_label: Int64Array) -> str | None:
-    """The line of Python that made most of what takes some time, int64 by label: more than half of it; None without one."""
-    lines, ps_of = context.trace.once(label_lines), dict[str, int]()
+    """The line of Python that made most of what takes some time, int64 by label: more than half of it, or most of the function that did.
+
+    None without one.
+    """
+    lines, ps_of, of_function = context.trace.once(label_lines), Counter[str](), Counter[str]()
     for label in np.flatnonzero(by_label).tolist():
-        ps_of[lines[label]] = ps_of.get(lines[label], 0) + int(by_label[label])
-    line = max(ps_of, key=lambda line: ps_of[line], default="")
-    return line if line and 2 * ps_of[line] > sum(ps_of.values()) else None
+        place, _, function = lines[label].partition(" in ")
+        ps_of[lines[label]] += int(by_label[label])
+        of_function[f"{place.rpartition(':')[0]} in {function}"] += int(by_label[label])
+    for line, ps in ps_of.most_common():
+        place, _, function = line.partition(" in ")
+        inside_ps = of_function[f"{place.rpartition(':')[0]} in {function}"] if function else ps
+        if line and 2 * inside_ps > ps_of.total():
+            return line
+    return None
 
 
 def line_of_rows(context: Context, rows: BoolArray) -> str | None:

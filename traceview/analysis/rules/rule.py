@@ -18,7 +18,7 @@ from traceview.analysis.rules.finding import (
     OfDevice,
     Severity,
 )
-from traceview.analysis.rules.words import Argument, Devices, Lost, filled
+from traceview.analysis.rules.words import Argument, Devices, Lost, Quantity, filled
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray
 from traceview.document import numbers
@@ -240,7 +240,7 @@ class Rule(Struct, frozen=True, kw_only=True):
             arguments={
                 "who": devices_argument(context, lost.devices),
                 "loss": replace(lost_argument(loss), awaited_ps=awaited_ps),
-                **({WAITING: devices_argument(context, waiting)} if waiting else {}),
+                **_who_waits(context, rows, waiting),
                 **(arguments or {}),
             },
             loss=loss,
@@ -319,6 +319,17 @@ def lost_argument(loss: FindingLoss) -> Lost:
     return Lost(loss.ps_per_step, loss.step_ps, loss.ratio)
 
 
+def _who_waits(context: _Analysed, rows: BoolArray, waiting: Sequence[str]) -> dict[str, Argument]:
+    """The devices that wait for those that lose the time, and how long a step; empty without any."""
+    if not waiting:
+        return {}
+    ledger = context.ledger
+    named = [d for d in ledger.devices if ledger.trace.device_key(d) in waiting]
+    own, whole = (ledger.loss(rows, named, keeps_waiting=of) for of in (False, True))
+    waited = Quantity(whole.mean_ps - own.mean_ps, "ps")
+    return {WAITING: devices_argument(context, waiting), "waited": waited}
+
+
 def devices_argument(context: _Analysed, keys: Sequence[str]) -> Devices:
     """Devices as a sentence names them."""
     ledger = context.ledger
@@ -344,7 +355,7 @@ def rendered(finding: Finding, rule: Rule) -> Finding:
 
 WAITING: Final = "waiting"
 """The devices that wait for those that lose the time, an argument of a title."""
-_AND_WHO_WAITS: Final = f"[; meanwhile {{{WAITING}:waits/wait}}]"
+_AND_WHO_WAITS: Final = f"[; meanwhile {{{WAITING}:waits/wait}} {{waited}}]"
 
 
 def phrases_of(finding: Finding, rule: Rule) -> dict[str, Phrase]:

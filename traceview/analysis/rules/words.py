@@ -112,9 +112,11 @@ class Line(Record, frozen=True, tag="line", tag_field="is"):
 
     Attributes:
         line: File, number and function, as samples name it.
+        called: The same of a library that is called there, and takes most of the time; null without one.
     """
 
     line: SourceLine
+    called: SourceLine | None = None
 
 
 class Names(Record, frozen=True, tag="names", tag_field="is"):
@@ -238,6 +240,13 @@ def line_words(line: str) -> str:
     return f"{function}, {place}" if function and not function.startswith("<") else place
 
 
+def _called(line: str) -> str:
+    """`sort of numpy`, of `numpy/_core/fromnumeric.py:1 in sort` and of `numpy:0 in $numpy sort`."""
+    place, _, function = line.partition(" in ")
+    package = place.partition(":")[0].partition("/")[0].removesuffix(".py")
+    return f"{function.rpartition(' ')[2]} of {package}"
+
+
 def plain_type(op_type: str) -> str:
     """`MatMul` of `_MklNativeFusedMatMul`, as TensorFlow calls ops that Grappler has fused or oneDNN runs."""
     bare = op_type.removeprefix("_")
@@ -259,8 +268,10 @@ def tokens_of(argument: Argument) -> Iterator[Token]:
             yield from names([*map(plain_type, kept)])
         case StateName(state):
             yield Token(MEANINGS[BY_KEY[state]].name)
-        case Line(line):
+        case Line(line, called):
             yield Token(line_words(line), "name")
+            if called:
+                yield Token(f" ({_called(called)})", "name")
         case _:
             yield Token(_number(argument), "number")
 

@@ -502,7 +502,7 @@ def _side_work(context: Context, kind: str, ops: _SomeOps) -> Finding | None:
         title = calls.pop() if len(calls) == 1 else kind
         known = map(context.python_of_input.get, (host.name for host in trace.hosts))
         if python := next(filter(None, known), None):
-            arguments["line"] = Line(python.line)
+            arguments["line"] = python.argument
     return HOST_OP.of_rows(
         context,
         ops.rows,

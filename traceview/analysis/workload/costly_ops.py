@@ -101,10 +101,12 @@ _FACTORINGS: Final = lazy_pattern(
 """Primitives of JAX (0.4 to 0.11), with which the scope of an instruction ends."""
 _SORTS: Final = frozenset(["sort", "top_k", "approx_top_k"])
 _DRAWS: Final = lazy_pattern(
-    r"jit\(_(?:bernoulli|exponential|gamma|gumbel|normal|normal_real|permutation|randint|shuffle|truncated_normal|uniform)\)"
+    r"jit\(_(?:bernoulli|exponential|gamma|gumbel|normal|normal_real|randint|truncated_normal|uniform)\)"
     r"|(?:random_bits|rng_bit_generator|rng_uniform|threefry2x32)$"
 )
 """Functions of `jax.random`, and the primitives that they call (JAX 0.10)."""
+_SHUFFLES: Final = lazy_pattern(r"jit\(_(?:permutation|shuffle)\)")
+"""Those that sort all of what they draw from."""
 _COPY: Final = lazy_pattern(rb"copy(?:\.\d+)?")
 _COPYING: Final = replace(COSTLY_OPS, limit=COPIES_RATIO)
 
@@ -131,6 +133,9 @@ BY_NAME: Final = (
             r"|Matrix(?:Inverse|Solve|SolveLs|TriangularSolve|SquareRoot|Logarithm|Exponential))(?:V\d+)?"
         ),
         is_one=lambda each: _FACTORINGS.fullmatch(each.scope.rpartition("/")[2]) is not None,
+    ),
+    OpsByName(
+        COSTLY_OPS, "shuffling", is_one=lambda each: _SHUFFLES.search(each.scope) is not None
     ),
     OpsByName(
         COSTLY_OPS,

@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection
 from functools import cached_property, lru_cache
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +68,8 @@ _CLASSES: Final = {
     "terminate_on_nan": "TerminateOnNaN",
 }
 """Classes of Keras that are not called as their files; no sample names a class."""
+_NOT_PUBLIC: Final = lazy_pattern(r"traceview/|.* in (?:[_<]|\w*wrap)", re.DOTALL)
+"""Functions that nobody calls by name, or that a decorator made, and ours around those of the user."""
 _CONNECTION: Final = "multiprocessing/connection.py"
 _TRAINER: Final = lazy_pattern(r"keras/src/backend/\w+/trainer\.py")
 _NAMED_METHODS: Final = ("predict", "evaluate")
@@ -87,13 +90,15 @@ def _of_keras(frame: PythonFrame) -> str | None:
 class PythonLine(Struct, frozen=True):
     """Where a thread was. `frame`: the innermost line of the user's code, or, where none is, of what does not just wait.
 
-    `inner`: the line of a library below it with most time, None where the user's line itself ran.
+    `inner`: the line of a library below it with most time, None where the user's line itself ran; `called`: of what the line
+    calls of that library itself.
     `state`: what the thread mostly did there. Of the `sampled_ps` that all samples stand for, `inside_ps` were in the
     function of `frame`.
     """
 
     frame: PythonFrame
     inner: PythonFrame | None
+    called: PythonFrame | None
     state: PythonState
     inside_ps: int
     sampled_ps: int
@@ -357,9 +362,18 @@ class PythonLines:
         return Counter(zip(*columns, strict=True))
 
     def _chain(self, stack: int, around: int) -> list[int]:
-        """The frames of the user in a stack, the outermost first; none where it reaches none."""
+        """The frames of the user in a stack, the outermost first; none where it reaches none.
+
+        Of a function that calls itself, or a generator or function that is written in it, the innermost alone.
+        """
         own = self._samples.stacks[stack][-1:] if self._is_user[stack] else ()
-        return [*self._samples.callers[around][::-1], *own]
+        frames = [*self._samples.callers[around][::-1], *own]
+        last = [
+            before
+            for before, after in pairwise(frames)
+            if self._frame(before).code != self._frame(after).code
+        ]
+        return [*last, *frames[-1:]]
 
     def _depth_of_loop(self, thread: int) -> int:
         """How many functions of the user are around what the loop of a thread calls: nearly all samples are in each of them."""
@@ -500,29 +514,34 @@ class PythonLines:
             first = max(self._depth_of_loop(thread) - 1, 0)
             frames = [*map(self._frame, around[first:]), self._line_of(stack)]
             of_function[frames[-1].code] += time
-            inside.update(dict.fromkeys({frame.code for frame in frames}, time))
-            of_code = {frame.code: frame for frame in frames}
-            places_of.append((of_code, self._inner_of(stack), self._state(row), time))
-        whole_ps = sum(times)
-        function = of_function.most_common(1)[0][0]
-        if 2 * of_function[function] < whole_ps:
+            inside.update(dict.fromkeys((frame.code for frame in frames), time))
+            place = self._called_by(stack), self._inner_of(stack), self._state(row)
+            places_of.append(({frame.code: frame for frame in frames}, place, time))
+        whole_ps, (function, inside_ps) = sum(times), of_function.most_common(1)[0]
+        if 2 * inside_ps < whole_ps:
             half = [code for code, time in inside.items() if 2 * time >= whole_ps]
-            # Of functions that call each other the innermost has least.
-            function = min(half, key=inside.__getitem__, default=function)
+            # Of functions that call each other the innermost has least, or as much.
+            function = min(reversed(half), key=inside.__getitem__, default=function)
+            inside_ps = inside[function]
         of_line: Counter[PythonFrame] = Counter()
-        of_place: Counter[tuple[PythonFrame, PythonFrame, PythonState]] = Counter()
-        for of_code, inner, state, time in places_of:
+        of_place: dict[PythonFrame, Counter[Any]] = {}
+        for of_code, place, time in places_of:
             if frame := of_code.get(function):
                 of_line[frame] += time
-                of_place[frame, inner, state] += time
+                of_place.setdefault(frame, Counter())[place] += time
         line = of_line.most_common(1)[0][0]
-        inner, state = next(
-            (inner, state) for (frame, inner, state), _ in of_place.most_common() if frame == line
+        called, inner, state = of_place[line].most_common(1)[0][0]
+        return PythonLine(
+            line, None if inner == line else inner, called, state, inside_ps, whole_ps
         )
-        ratio_ps = (
-            inside[function] if 2 * of_function[function] < whole_ps else of_function[function]
-        )
-        return PythonLine(line, None if inner == line else inner, state, ratio_ps, whole_ps)
+
+    def _called_by(self, stack: int) -> PythonFrame | None:
+        """What the user's line of a stack calls of a library, by its public name, else the innermost; None where it runs itself."""
+        frames = [self._frame(each) for each in self._samples.stacks[stack][-2::-1]]
+        if not self._is_user[stack] or not frames:
+            return None
+        named = (each for each in frames if _NOT_PUBLIC.match(each.code) is None)
+        return next(named, frames[-1])
 
     def _time_by_sample(
         self, rows: Int64Array, start_ps: Int64Array, end_ps: Int64Array

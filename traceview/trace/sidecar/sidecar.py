@@ -197,13 +197,14 @@ def _joined(
     if (passed < 0).any() or (t_ns < 0).any():
         return None
     late_us = _of_each(late, "<i4", count)
-    ends = [
-        next((at + 1 for at, frame in enumerate(each) if tables.frames[frame][-1]), len(each))
-        for each in tables.stacks
+    frames = [
+        PythonFrame(tables.files[file], tables.functions[function], line, bool(is_user))
+        for file, function, line, is_user in tables.frames
     ]
-    cut = list(zip(tables.stacks, ends, strict=True))
-    stacks, own = _numbered([each[:end] for each, end in cut])
-    callers, around = _numbered([each[end:] for each, end in cut])
+    cut = [_cut([frames[frame] for frame in each]) for each in tables.stacks]
+    parts = list(zip(tables.stacks, cut, strict=True))
+    stacks, own = _numbered([each[begin:end] for each, (begin, end) in parts])
+    callers, around = _numbered([each[end:] for each, (_, end) in parts])
     return PythonSamples(
         t_ns=t_ns,
         thread=thread,
@@ -212,14 +213,26 @@ def _joined(
         cpu_us=_of_each(cpu, "<i8", count),
         late_ns=np.where(late_us < 0, -1, late_us * 1000),
         threads=record.threads,
-        frames=tuple(
-            PythonFrame(tables.files[file], tables.functions[function], line, bool(is_user))
-            for file, function, line, is_user in tables.frames
-        ),
+        frames=tuple(frames),
         stacks=stacks,
         callers=callers,
         collected_ns=_collections(record),
     )
+
+
+def _cut(stack: Sequence[PythonFrame]) -> tuple[int, int]:
+    """Which part of a stack is its innermost frames up to the first of the user's code.
+
+    Python calls JAX when it has collected garbage, wherever it is: no line of the stack does that.
+    """
+    begin = next((at + 1 for at, frame in enumerate(stack) if frame.code == _AFTER_GARBAGE), 0)
+    begin = begin if begin < len(stack) else 0
+    own = (at + 1 for at, frame in enumerate(stack) if frame.is_user and at >= begin)
+    return begin, next(own, len(stack))
+
+
+_AFTER_GARBAGE: Final = "jax/_src/lib/__init__.py in _xla_gc_callback"
+"""JAX 0.10; most samples of Python that makes many objects lie there, for it lets go of Python's lock."""
 
 
 def _numbered(
