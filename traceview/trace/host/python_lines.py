@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection
-from functools import cached_property, lru_cache
-from itertools import pairwise
-from typing import Any, Final
+from collections.abc import Collection
+from functools import cached_property
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from msgspec.structs import replace
 
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import (
@@ -24,9 +22,9 @@ from traceview.base.intervals import (
     union,
 )
 from traceview.base.sweeping import SWEEPS
-from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_MS, PS_PER_NS, PS_PER_US
 from traceview.trace.columns import NONE
+from traceview.trace.host.python_stacks import Place, PythonStacks
 from traceview.trace.host.state_timeline import joined_spans
 from traceview.trace.host.thread_clocks import (
     FURTHEST_NS,
@@ -56,35 +54,9 @@ _MOSTLY_RATIO: Final = 0.5
 """A thread that used a core for less of a time spent most of it waiting; JAX waits for a GPU at up to 0.3 of a core (H100)."""
 OFF_CORE_PS: Final = 10 * PS_PER_MS
 """A thread with work may be off a busy core for so long: some slices of other threads, of 3 to 4 ms each on Linux."""
-_NEARLY_ALL: Final = 0.99
-"""Of the samples of a thread: a function or line with so many is around all that it does. A choice of ours."""
-_FRAMEWORKS: Final = ("tensorflow/", "keras/", "tf_keras/", "jax/", "jaxlib/")
-_CALLBACK: Final = lazy_pattern(r"keras/src/callbacks/(?!callback(?:_list)?\.py)(\w+)\.py")
-_CLASSES: Final = {
-    "csv_logger": "CSVLogger",
-    "reduce_lr_on_plateau": "ReduceLROnPlateau",
-    "swap_ema_weights": "SwapEMAWeights",
-    "tensorboard": "TensorBoard",
-    "terminate_on_nan": "TerminateOnNaN",
-}
-"""Classes of Keras that are not called as their files; no sample names a class."""
-_NOT_PUBLIC: Final = lazy_pattern(r"traceview/|.* in (?:[_<]|\w*wrap)", re.DOTALL)
-"""Functions that nobody calls by name, or that a decorator made, and ours around those of the user."""
-_CONNECTION: Final = "multiprocessing/connection.py"
-_TRAINER: Final = lazy_pattern(r"keras/src/backend/\w+/trainer\.py")
-_NAMED_METHODS: Final = ("predict", "evaluate")
 
-
-@lru_cache(maxsize=1024)
-def _of_keras(frame: PythonFrame) -> str | None:
-    """`ModelCheckpoint.on_train_batch_end` of a hook of a callback, `Model.predict` of what a loop calls; None of all else."""
-    if _TRAINER.fullmatch(frame.file) and frame.function in _NAMED_METHODS:
-        return f"Model.{frame.function}"
-    hook = _CALLBACK.fullmatch(frame.file) if frame.function.startswith("on_") else None
-    if hook is None:
-        return None
-    words = hook[1].split("_")
-    return f"{_CLASSES.get(hook[1], ''.join(map(str.capitalize, words)))}.{frame.function}"
+_Place: TypeAlias = tuple[PythonFrame | None, PythonFrame, PythonState]
+"""What a line calls, the innermost line there, and what the thread does."""
 
 
 class PythonLine(Struct, frozen=True):
@@ -122,6 +94,7 @@ class PythonLines:
         self._host = host
         self._samples = samples
         self._start_ns, self._start_ps = start_ns, recording.hosts[host].start_ps
+        self.stacks = PythonStacks(samples)
         self._loops: dict[int, int] = {}
         """By thread how many functions are around what its loop calls."""
         self.time_ps: Int64Array = self._on_clock(samples.t_ns)
@@ -175,7 +148,7 @@ class PythonLines:
     ) -> PythonLine | None:
         """Where a thread mostly was in spans, int64 `[n]`; None without samples. `may_wait`: also where it waited."""
         spans, rows = union(start_ps, end_ps), self._rows_of(thread)
-        rows = rows if may_wait else rows[~self._waits[self._samples.stack[rows]]]
+        rows = rows if may_wait else rows[~self.stacks.waits[self._samples.stack[rows]]]
         whole = np.zeros(spans.start.size, dtype=np.int64)
         return self._most(rows, spans.start, spans.end, whole, 1)[0]
 
@@ -208,8 +181,8 @@ class PythonLines:
         # No native code has started these.
         by_python = [thread.name is not None for thread in samples.threads]
         is_of_script = np.array(by_python, dtype=np.bool_)[samples.thread]
-        is_idle = self._waits[samples.stack] & is_of_script
-        is_other = (samples.thread != thread) & self._is_user[samples.stack] & ~is_idle
+        is_idle = self.stacks.waits[samples.stack] & is_of_script
+        is_other = (samples.thread != thread) & self.stacks.is_user[samples.stack] & ~is_idle
         computing = is_other & ~(self._load < self._least_load)
         if not may_wait:
             lines = self._most(np.flatnonzero(computing & ~is_of_script), *spans)
@@ -301,7 +274,9 @@ class PythonLines:
     def at_work(self, thread: int) -> IntervalSet:
         """When a thread was at a place where it does not wait, as far as samples stand for it; busy cores leave it little of one."""
         rows = self._rows_of(thread)
-        rows = rows[(self._load[rows] >= _AT_REST_RATIO) & ~self._waits[self._samples.stack[rows]]]
+        rows = rows[
+            (self._load[rows] >= _AT_REST_RATIO) & ~self.stacks.waits[self._samples.stack[rows]]
+        ]
         return union(self._since_ps[rows], self._until_ps[rows])
 
     def computing(self, thread: int) -> IntervalSet:
@@ -320,7 +295,7 @@ class PythonLines:
         places_of = [(frame.file, frame.line) for frame in self._samples.frames]
         first = {place: number for number, place in reversed([*enumerate(places_of)])}
         line_of = np.array([*map(first.__getitem__, places_of), NONE], dtype=np.int64)
-        frame = line_of[self._user_frame[self._samples.stack]]
+        frame = line_of[self.stacks.user_frame[self._samples.stack]]
         stays = (self._samples.thread[before] == thread) & (frame[before] != NONE)
         stays &= frame[before] == frame[after]
         begun, ended = (
@@ -333,66 +308,25 @@ class PythonLines:
         numbers, place = unique_inverse(frame[before[stays]])
         since, until = self.time_ps[before[stays]], self.time_ps[after[stays]]
         return {
-            str(self._frame(number)): union(since[place == index], until[place == index])
+            str(self.stacks.frame(number)): union(since[place == index], until[place == index])
             for index, number in enumerate(numbers.tolist())
         }
 
     def called_by_loop(self, thread: int) -> dict[str, str]:
-        """By line of the user's code what the loop of a thread calls there: a function of the user, or a library.
-
-        What no call tells apart is "".
-        """
-        depth, samples = self._depth_of_loop(thread), self._samples
-        found: dict[str, Counter[str]] = {}
-        for (stack, around), count in self._chains_of(thread).items():
-            chain = self._chain(stack, around)
-            # Else the library that the line is in a call of.
-            called = chain[depth : depth + 1] or samples.stacks[stack][-2:-1]
-            what = "".join(self._frame(each).code for each in called)
-            what = what if len(chain) > depth else what.partition("/")[0]
-            for each in chain[max(depth - 1, 0) :]:
-                found.setdefault(str(self._frame(each)), Counter())[what] += count
-        return {line: called.most_common(1)[0][0] for line, called in found.items()}
-
-    def _chains_of(self, thread: int) -> Counter[tuple[int, int]]:
-        """How many samples of a thread in the user's code have each stack, with each code around it."""
-        rows = self._rows_of(thread)
-        rows = rows[self._is_user[self._samples.stack[rows]]]
-        columns = (column[rows].tolist() for column in (self._samples.stack, self._samples.around))
-        return Counter(zip(*columns, strict=True))
-
-    def _chain(self, stack: int, around: int) -> list[int]:
-        """The frames of the user in a stack, the outermost first; none where it reaches none.
-
-        Of a function that calls itself, or a generator or function that is written in it, the innermost alone.
-        """
-        own = self._samples.stacks[stack][-1:] if self._is_user[stack] else ()
-        frames = [*self._samples.callers[around][::-1], *own]
-        last = [
-            before
-            for before, after in pairwise(frames)
-            if self._frame(before).code != self._frame(after).code
-        ]
-        return [*last, *frames[-1:]]
+        """By line of the user's code what the loop of a thread calls there, as `PythonStacks.called_by_loop`."""
+        return self.stacks.called_by_loop(self._places_of(thread))
 
     def _depth_of_loop(self, thread: int) -> int:
-        """How many functions of the user are around what the loop of a thread calls: nearly all samples are in each of them."""
-        if thread in self._loops:
-            return self._loops[thread]
-        count = self._chains_of(thread)
-        chains = {pair: self._chain(*pair) for pair in count}
-        least, depth = max(_NEARLY_ALL * count.total(), 1), 0
-        while True:
-            codes, lines = Counter[str](), Counter[int]()
-            for pair, chain in chains.items():
-                if len(chain) > depth:
-                    codes[self._frame(chain[depth]).code] += count[pair]
-                    lines[chain[depth]] += count[pair]
-            # A line that all is called from, as Keras' `fit`, is around the loop.
-            if max(lines.values(), default=0) < least:
-                depth += max(codes.values(), default=0) >= least
-                return self._loops.setdefault(thread, depth)
-            depth += 1
+        if thread not in self._loops:
+            self._loops[thread] = self.stacks.depth_of_loop(self._places_of(thread))
+        return self._loops[thread]
+
+    def _places_of(self, thread: int) -> Counter[Place]:
+        """How many samples of a thread in the user's code have each stack, with each code around it."""
+        rows = self._rows_of(thread)
+        rows = rows[self.stacks.is_user[self._samples.stack[rows]]]
+        columns = (column[rows].tolist() for column in (self._samples.stack, self._samples.around))
+        return Counter(zip(*columns, strict=True))
 
     def dispatching(
         self, thread: int, calls: IntervalSet, silences: IntervalSet, *, in_calls_only: bool
@@ -406,14 +340,14 @@ class PythonLines:
         stack, time = self._samples.stack[rows], self.time_ps[rows]
         place = np.searchsorted(calls.start, time, "right") - 1
         runs_graph = (place >= 0) & (time <= np.append(calls.end, 0)[place])
-        user = self._user_frame[stack]
-        is_call = self._is_innermost_user[stack] & is_in(user, unique_ids(user[runs_graph]))
+        user = self.stacks.user_frame[stack]
+        is_call = self.stacks.is_innermost_user[stack] & is_in(user, unique_ids(user[runs_graph]))
         if in_calls_only:
             is_call &= runs_graph
         # Dispatch takes a core.
         is_call &= ~(self._load[rows] < WAITS_RATIO)
-        dispatches = self._is_of_framework[stack] | is_call
-        at_work = (self._load[rows] >= _AT_WORK_RATIO) & ~self._waits[stack]
+        dispatches = self.stacks.is_of_framework[stack] | is_call
+        at_work = (self._load[rows] >= _AT_WORK_RATIO) & ~self.stacks.waits[stack]
         # Who waited for a device before it went on in the script waits no longer when that device has nothing to do.
         goes_on = np.append((at_work & ~dispatches)[1:], False)[: rows.size]
         dispatches &= ~(goes_on & (self._load[rows] < WAITS_RATIO))
@@ -423,8 +357,8 @@ class PythonLines:
         """When a thread ran Python of no framework that a line calls in some calls of compiled functions, as for the hash of an argument."""
         rows = self._rows_of(thread)
         stack = self._samples.stack[rows]
-        runs = ~(self._load[rows] < self._least_load[rows]) & self._is_user[stack]
-        runs &= ~(self._is_innermost_user[stack] | self._is_of_framework[stack])
+        runs = ~(self._load[rows] < self._least_load[rows]) & self.stacks.is_user[stack]
+        runs &= ~(self.stacks.is_innermost_user[stack] | self.stacks.is_of_framework[stack])
         return self._spoken_for(rows, runs, calls)
 
     def inside(self, thread: int, functions: re.Pattern[str], silences: IntervalSet) -> IntervalSet:
@@ -462,14 +396,14 @@ class PythonLines:
         rows = self._rows_of(thread)
         rows = rows[~np.isnan(self._load[rows])]
         weight = spans.within(self._since_ps[rows], self._until_ps[rows])
-        used = np.where(self._waits[self._samples.stack[rows]], 1.0, self._load[rows])
+        used = np.where(self.stacks.waits[self._samples.stack[rows]], 1.0, self._load[rows])
         return float((used * weight).sum()) < _MOSTLY_RATIO * float(weight.sum())
 
     def at_rest(self, thread: int, *, in_native: bool = True) -> IntervalSet:
         """When a thread waited in Python, by its processor time. `in_native`: also in native code of TensorFlow."""
         rows = self._rows_of(thread)
         if not in_native:
-            rows = rows[~self._is_native[self._samples.stack[rows]]]
+            rows = rows[~self.stacks.is_native[self._samples.stack[rows]]]
         rows = rows[self._load[rows] < _AT_REST_RATIO]
         return union(self.previous_ps[rows], self.time_ps[rows])
 
@@ -498,33 +432,30 @@ class PythonLines:
         order = np.argsort(of_sample, kind="stable")
         known, first = np.unique(of_sample[order], return_index=True)
         for number, place in zip(known.tolist(), np.split(order, first[1:]), strict=True):
-            lines[number] = self._line(rows_in[place].tolist(), times[place].tolist())
+            lines[number] = self._line(rows_in[place], times[place])
         return lines
 
-    def _line(self, rows: list[int], times: list[int]) -> PythonLine:
+    def _line(self, rows: Int64Array, times: Int64Array) -> PythonLine:
         """What was mostly done at the line with most time in the innermost function of the user with half of it, else with most."""
-        samples = self._samples
         of_function: Counter[str] = Counter()
         inside: Counter[str] = Counter()
         places_of = []
-        for row, time in zip(rows, times, strict=True):
-            stack, thread = int(samples.stack[row]), int(samples.thread[row])
-            around = self._chain(stack, int(samples.around[row]))[:-1]
+        for (stack, around, thread, state), time in self._time_by_place(rows, times).items():
             # The function that holds the loop, and what it calls.
             first = max(self._depth_of_loop(thread) - 1, 0)
-            frames = [*map(self._frame, around[first:]), self._line_of(stack)]
+            frames = [*self.stacks.chain((stack, around))[first:-1], self.stacks.line(stack)]
             of_function[frames[-1].code] += time
             inside.update(dict.fromkeys((frame.code for frame in frames), time))
-            place = self._called_by(stack), self._inner_of(stack), self._state(row)
+            place = self.stacks.called(stack), self.stacks.inner(stack), state
             places_of.append(({frame.code: frame for frame in frames}, place, time))
-        whole_ps, (function, inside_ps) = sum(times), of_function.most_common(1)[0]
+        whole_ps, (function, inside_ps) = int(times.sum()), of_function.most_common(1)[0]
         if 2 * inside_ps < whole_ps:
             half = [code for code, time in inside.items() if 2 * time >= whole_ps]
             # Of functions that call each other the innermost has least, or as much.
             function = min(reversed(half), key=inside.__getitem__, default=function)
             inside_ps = inside[function]
         of_line: Counter[PythonFrame] = Counter()
-        of_place: dict[PythonFrame, Counter[Any]] = {}
+        of_place: dict[PythonFrame, Counter[_Place]] = {}
         for of_code, place, time in places_of:
             if frame := of_code.get(function):
                 of_line[frame] += time
@@ -535,13 +466,19 @@ class PythonLines:
             line, None if inner == line else inner, called, state, inside_ps, whole_ps
         )
 
-    def _called_by(self, stack: int) -> PythonFrame | None:
-        """What the user's line of a stack calls of a library, by its public name, else the innermost; None where it runs itself."""
-        frames = [self._frame(each) for each in self._samples.stacks[stack][-2::-1]]
-        if not self._is_user[stack] or not frames:
-            return None
-        named = (each for each in frames if _NOT_PUBLIC.match(each.code) is None)
-        return next(named, frames[-1])
+    def _time_by_place(
+        self, rows: Int64Array, times: Int64Array
+    ) -> Counter[tuple[int, int, int, PythonState]]:
+        """The time of some samples by stack, code around it, thread, and what the thread does there."""
+        samples, found = self._samples, Counter[tuple[int, int, int, PythonState]]()
+        columns = (
+            column[rows].tolist() for column in (samples.stack, samples.around, samples.thread)
+        )
+        for row, stack, around, thread, time in zip(
+            rows.tolist(), *columns, times.tolist(), strict=True
+        ):
+            found[stack, around, thread, self._state(row)] += time
+        return found
 
     def _time_by_sample(
         self, rows: Int64Array, start_ps: Int64Array, end_ps: Int64Array
@@ -556,37 +493,16 @@ class PythonLines:
         until_ps = np.minimum(self._until_ps[rows], end_ps[span])
         stands_for_ps = until_ps - np.maximum(self._since_ps[rows], start_ps[span])
         is_in = (span >= 0) & (time <= end_ps[span]) & (stands_for_ps > 0)
-        is_in &= self._ends_of_stacks[0, self._samples.stack[rows]] != NONE
+        is_in &= self.stacks.ends[0, self._samples.stack[rows]] != NONE
         return rows[is_in], stands_for_ps[is_in], span[is_in]
 
     def _state(self, row: int) -> PythonState:
         """What the thread of a sample does at its place."""
-        state = self._frame(self._samples.stacks[self._samples.stack[row]][0]).state
+        state = self.stacks.frame(self._samples.stacks[self._samples.stack[row]][0]).state
         load = self._load[row]
         if state == "native" or np.isnan(load):
             return state
         return "waits" if load < self._least_load[row] else "runs"
-
-    def _line_of(self, stack: int) -> PythonFrame:
-        """The line that stands for a stack; the function of Keras that it called is named, where one does the work."""
-        frames = [self._frame(number) for number in self._samples.stacks[stack]]
-        if self._is_user[stack]:
-            named = next(filter(None, map(_of_keras, frames[-2::-1])), None)
-            return replace(frames[-1], function=named) if named else frames[-1]
-        return next((frame for frame in frames if frame.state != "waits"), frames[0])
-
-    def _inner_of(self, stack: int) -> PythonFrame:
-        """The innermost frame; where that waits, the first below the user's line that does not, or that was called from there.
-
-        A connection to another process waits for whoever asks through it.
-        """
-        frames = [self._frame(number) for number in self._samples.stacks[stack]]
-        called = frames[:-1] if self._is_user[stack] and frames[0].state == "waits" else ()
-        asks = (each for each in called if each.state != "waits" and each.file != _CONNECTION)
-        return next(asks, [frames[0], *called][-1])
-
-    def _frame(self, number: int) -> PythonFrame:
-        return self._samples.frames[number]
 
     def _rows_of(self, thread: int) -> Int64Array:
         return np.flatnonzero(self._samples.thread == thread)
@@ -671,59 +587,9 @@ class PythonLines:
         return ratio[group]
 
     @cached_property
-    def _ends_of_stacks(self) -> Int64Array:
-        """The innermost and the outermost frame of each stack, `NONE` without any, int64 `[2, stacks]`."""
-        ends = [(stack[0], stack[-1]) if stack else (NONE, NONE) for stack in self._samples.stacks]
-        return np.array(ends, dtype=np.int64).reshape(-1, 2).T
-
-    def _stacks_in(self, end: int, holds: Callable[[PythonFrame], bool]) -> BoolArray:
-        """For which stacks something holds of the innermost frame, `end` 0, or of the outermost, 1."""
-        frames = np.array([*map(holds, self._samples.frames), False], dtype=np.bool_)
-        result: BoolArray = frames[self._ends_of_stacks[end]]
-        return result
-
-    @cached_property
-    def _is_user(self) -> BoolArray:
-        """Which stacks reach code of the user."""
-        return self._stacks_in(1, lambda frame: frame.is_user)
-
-    @cached_property
-    def _user_frame(self) -> Int64Array:
-        """The frame of the user's line of each stack, `NONE` where it has none, int64 `[stacks]`."""
-        return np.where(self._is_user, self._ends_of_stacks[1], NONE)
-
-    @cached_property
-    def _is_innermost_user(self) -> BoolArray:
-        """Stacks whose innermost frame is the user's line."""
-        innermost, outermost = self._ends_of_stacks
-        result: BoolArray = self._is_user & (innermost == outermost)
-        return result
-
-    @cached_property
-    def _is_of_framework(self) -> BoolArray:
-        """Stacks in which the user's line, or what no user's line calls, is in a call of the framework."""
-        called = [
-            stack[-2 if len(stack) > 1 and is_user else -1] if stack else NONE
-            for stack, is_user in zip(self._samples.stacks, self._is_user.tolist(), strict=True)
-        ]
-        frames = [frame.file.startswith(_FRAMEWORKS) for frame in self._samples.frames]
-        result: BoolArray = np.array([*frames, False], dtype=np.bool_)[called]
-        return result
-
-    @cached_property
-    def _is_native(self) -> BoolArray:
-        """Stacks whose innermost frame is in native code of TensorFlow."""
-        return self._stacks_in(0, lambda frame: frame.state == "native")
-
-    @cached_property
     def _least_load(self) -> npt.NDArray[np.float64]:
         """By sample the part of a core from which on its thread computes: more in what waits, where it may be woken often."""
-        return np.where(self._waits[self._samples.stack], _MOSTLY_RATIO, _AT_REST_RATIO)
-
-    @cached_property
-    def _waits(self) -> BoolArray:
-        """Stacks whose innermost frame waits."""
-        return self._stacks_in(0, lambda frame: frame.state == "waits")
+        return np.where(self.stacks.waits[self._samples.stack], _MOSTLY_RATIO, _AT_REST_RATIO)
 
     @cached_property
     def _thread_of_id(self) -> dict[int, int]:

@@ -1,0 +1,193 @@
+"""Reads stacks of Python: the user's line, what that calls, and what calls it (docs/method.md, "Line of Python")."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.text import lazy_pattern
+from traceview.trace.columns import NONE
+from traceview.trace.sidecar.sidecar import PythonFrame, PythonSamples
+
+_NEARLY_ALL: Final = 0.99
+"""Of the samples of a thread: a function or line with so many is around all that it does. A choice of ours."""
+_FRAMEWORKS: Final = ("tensorflow/", "keras/", "tf_keras/", "jax/", "jaxlib/")
+_CALLBACK: Final = lazy_pattern(r"keras/src/callbacks/(?!callback(?:_list)?\.py)(\w+)\.py")
+_CLASSES: Final = {
+    "csv_logger": "CSVLogger",
+    "reduce_lr_on_plateau": "ReduceLROnPlateau",
+    "swap_ema_weights": "SwapEMAWeights",
+    "tensorboard": "TensorBoard",
+    "terminate_on_nan": "TerminateOnNaN",
+}
+"""Classes of Keras that are not called as their files; no sample names a class."""
+_NOT_PUBLIC: Final = lazy_pattern(r"traceview/|.* in (?:[_<]|\w*wrap)", re.DOTALL)
+"""Functions that nobody calls by name, or that a decorator made, and ours around those of the user."""
+_CONNECTION: Final = "multiprocessing/connection.py"
+_TRAINER: Final = lazy_pattern(r"keras/src/backend/\w+/trainer\.py")
+_NAMED_METHODS: Final = ("predict", "evaluate")
+
+Place: TypeAlias = tuple[int, int]
+"""The numbers of a stack and of the user's code around it."""
+
+
+@lru_cache(maxsize=1024)
+def _of_keras(frame: PythonFrame) -> str | None:
+    """`ModelCheckpoint.on_train_batch_end` of a hook of a callback, `Model.predict` of what a loop calls; None of all else."""
+    if _TRAINER.fullmatch(frame.file) and frame.function in _NAMED_METHODS:
+        return f"Model.{frame.function}"
+    hook = _CALLBACK.fullmatch(frame.file) if frame.function.startswith("on_") else None
+    if hook is None:
+        return None
+    words = hook[1].split("_")
+    return f"{_CLASSES.get(hook[1], ''.join(map(str.capitalize, words)))}.{frame.function}"
+
+
+class PythonStacks(Struct, frozen=True, eq=False, dict=True):
+    """The stacks of some samples, by number; all arrays are `[stacks]`."""
+
+    samples: PythonSamples
+
+    def frame(self, number: int) -> PythonFrame:
+        """A frame."""
+        return self.samples.frames[number]
+
+    def frames(self, stack: int) -> list[PythonFrame]:
+        """The frames of a stack up to the user's line, the innermost first."""
+        return [self.frame(number) for number in self.samples.stacks[stack]]
+
+    # A stack
+
+    def line(self, stack: int) -> PythonFrame:
+        """The line that stands for a stack; the function of Keras that it called is named, where one does the work."""
+        frames = self.frames(stack)
+        if self.is_user[stack]:
+            named = next(filter(None, map(_of_keras, frames[-2::-1])), None)
+            return replace(frames[-1], function=named) if named else frames[-1]
+        return next((frame for frame in frames if frame.state != "waits"), frames[0])
+
+    def inner(self, stack: int) -> PythonFrame:
+        """The innermost frame; where that waits, the first below the user's line that does not, or that was called from there.
+
+        A connection to another process waits for whoever asks through it.
+        """
+        frames = self.frames(stack)
+        called = frames[:-1] if self.is_user[stack] and frames[0].state == "waits" else ()
+        asks = (each for each in called if each.state != "waits" and each.file != _CONNECTION)
+        return next(asks, [frames[0], *called][-1])
+
+    def called(self, stack: int) -> PythonFrame | None:
+        """What the user's line calls of a library, by its public name, else the innermost; None where it runs itself."""
+        frames = self.frames(stack)[-2::-1]
+        if not self.is_user[stack] or not frames:
+            return None
+        named = (each for each in frames if _NOT_PUBLIC.match(each.code) is None)
+        return next(named, frames[-1])
+
+    # What is around it
+
+    def chain(self, place: Place) -> list[PythonFrame]:
+        """The frames of the user, the outermost first; none where the stack reaches none.
+
+        Of a function that calls itself, or a generator or function that is written in it, the innermost alone.
+        """
+        stack, around = place
+        own = self.samples.stacks[stack][-1:] if self.is_user[stack] else ()
+        frames = [self.frame(each) for each in (*self.samples.callers[around][::-1], *own)]
+        last = [before for before, after in pairwise(frames) if before.code != after.code]
+        return [*last, *frames[-1:]]
+
+    def depth_of_loop(self, count: Mapping[Place, int]) -> int:
+        """How many functions of the user are around what a loop calls: nearly all of these samples are in each of them."""
+        chains = {place: self.chain(place) for place in count}
+        least, depth = max(_NEARLY_ALL * sum(count.values()), 1), 0
+        while True:
+            codes, lines = Counter[str](), Counter[PythonFrame]()
+            for place, chain in chains.items():
+                if len(chain) > depth:
+                    codes[chain[depth].code] += count[place]
+                    lines[chain[depth]] += count[place]
+            # A line that all is called from, as Keras' `fit`, is around the loop.
+            if max(lines.values(), default=0) < least:
+                return depth + (max(codes.values(), default=0) >= least)
+            depth += 1
+
+    def called_by_loop(self, count: Mapping[Place, int]) -> dict[str, str]:
+        """By line of the user's code what a loop calls there: a function of the user, or a library; "" where no call tells.
+
+        `count`: the samples of the thread that runs it.
+        """
+        depth = self.depth_of_loop(count)
+        found: dict[str, Counter[str]] = {}
+        for place, times in count.items():
+            chain = self.chain(place)
+            if len(chain) > depth:
+                called = chain[depth].code
+            else:
+                called = "".join(
+                    each.file.partition("/")[0] for each in self.frames(place[0])[-2:-1]
+                )
+            for frame in chain[max(depth - 1, 0) :]:
+                found.setdefault(str(frame), Counter())[called] += times
+        return {line: called.most_common(1)[0][0] for line, called in found.items()}
+
+    # All stacks
+
+    @cached_property
+    def ends(self) -> Int64Array:
+        """The innermost and the outermost frame of each stack, `NONE` without any, int64 `[2, stacks]`."""
+        ends = [(stack[0], stack[-1]) if stack else (NONE, NONE) for stack in self.samples.stacks]
+        return np.array(ends, dtype=np.int64).reshape(-1, 2).T
+
+    def _where(self, end: int, holds: Callable[[PythonFrame], bool]) -> BoolArray:
+        """For which stacks something holds of the innermost frame, `end` 0, or of the outermost, 1."""
+        frames = np.array([*map(holds, self.samples.frames), False], dtype=np.bool_)
+        result: BoolArray = frames[self.ends[end]]
+        return result
+
+    @cached_property
+    def is_user(self) -> BoolArray:
+        """Which reach code of the user."""
+        return self._where(1, lambda frame: frame.is_user)
+
+    @cached_property
+    def user_frame(self) -> Int64Array:
+        """The frame of the user's line, `NONE` where it has none, int64."""
+        return np.where(self.is_user, self.ends[1], NONE)
+
+    @cached_property
+    def is_innermost_user(self) -> BoolArray:
+        """Whether the innermost frame is the user's line."""
+        innermost, outermost = self.ends
+        result: BoolArray = self.is_user & (innermost == outermost)
+        return result
+
+    @cached_property
+    def is_of_framework(self) -> BoolArray:
+        """Whether the user's line, or what no user's line calls, is in a call of the framework."""
+        called = [
+            stack[-2 if len(stack) > 1 and is_user else -1] if stack else NONE
+            for stack, is_user in zip(self.samples.stacks, self.is_user.tolist(), strict=True)
+        ]
+        frames = [frame.file.startswith(_FRAMEWORKS) for frame in self.samples.frames]
+        result: BoolArray = np.array([*frames, False], dtype=np.bool_)[called]
+        return result
+
+    @cached_property
+    def is_native(self) -> BoolArray:
+        """Whether the innermost frame is in native code of TensorFlow."""
+        return self._where(0, lambda frame: frame.state == "native")
+
+    @cached_property
+    def waits(self) -> BoolArray:
+        """Whether the innermost frame waits."""
+        return self._where(0, lambda frame: frame.state == "waits")
