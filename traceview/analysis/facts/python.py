@@ -95,6 +95,17 @@ _AWAITED_IN: Final = {
 """What the line of a library holds in which a thread waits for each of these: its module, or its function."""
 
 
+WORKS_ON: Final = {
+    "reading_files": lazy_pattern(
+        r"(?:(?:h5py|zarr|tables|netCDF4|PIL|pandas/io/parsers)/|pyarrow/(?:parquet|feather)|numpy/lib/(?:_npyio|_?format)"
+        r"|(?:zipfile|gzip|bz2|lzma|tarfile)[./]).* in (?!\w*(?:write|save|dump|set|create|add|flush|close|copy))",
+        re.DOTALL,
+    ),
+    "hashed_arguments": lazy_pattern(r".* in __hash__\Z", re.DOTALL),
+    "reports": lazy_pattern(r"(?:json|logging|pandas/io/formats|matplotlib)/|csv\.py"),
+}
+"""The line of a library that runs Python: of what reads files, or writes down what others read later, by its module or function."""
+
 _FRAMEWORKS: Final = ("jax", "keras/", "tensorflow/", "tf_keras/")
 
 
@@ -129,6 +140,12 @@ class PythonShare(Record, frozen=True):
         awaited = next(found, "")
         # What asks another process packs its messages, too.
         return awaited if self.state != "runs" or awaited == "manager" else ""
+
+    @property
+    def works_on(self) -> str:
+        """What the library works on that runs there, a key of `WORKS_ON`; "" where that is not known."""
+        inner = self.inner or ""
+        return next((key for key, pattern in WORKS_ON.items() if pattern.match(inner)), "")
 
     @property
     def argument(self) -> Line:

@@ -59,6 +59,8 @@ _PREFETCH: Final = "prefetch"
 _LOCK: Final = "lock"
 _CORES: Final = "cores"
 _GENERATOR: Final = "generator"
+_READS: Final = "reading_files"
+"""The generator is in a library that reads files."""
 _WAITING: Final = "waiting_generator"
 """The generator waits, and computes little."""
 _QUEUE: Final = "queue"
@@ -181,6 +183,13 @@ _ACTIONS: Final[dict[str, Advised]] = {
             "for them; a generator that waits for a server needs threads, "
             "`multiprocessing.pool.ThreadPool(8).imap(load, keys)`. A generator makes one element at a time and holds "
             "Python's lock while it computes: prefetch alone does not help."
+        ),
+    ),
+    _READS: (
+        "Open files once, not for each element, and read whole blocks of them; or store the data as TFRecord files.",
+        (
+            "What the line opens or reads for each element is opened, searched and unpacked each time. Processes can read ahead: "
+            "`multiprocessing.get_context('spawn').Pool(4).imap(load, keys)`, each with its own open file."
         ),
     ),
     _WAITING: (
@@ -595,6 +604,8 @@ class _Sentences:
             return action if may_move else "rejected_elements"
         if action == _GENERATOR and self._waits:
             return self._waiting
+        if action == _GENERATOR and self._python and self._python.works_on == _READS:
+            return _READS
         return _ELEMENTS if action == _GENERATOR and self._yields_quickly(stage) else action
 
     @staticmethod

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import numpy as np
 
-from traceview.analysis.facts.python import FEED, OTHERS, PYTHON_METRICS, PythonShare, shared
+from traceview.analysis.facts.python import (
+    FEED,
+    OTHERS,
+    PYTHON_METRICS,
+    WORKS_ON,
+    PythonShare,
+    shared,
+)
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.facts.threads import threads_at_work
 from traceview.analysis.gpu_time.host_wait_rules import (
@@ -135,18 +141,6 @@ def _between_steps(what: str = "") -> str:
 
 def _in_step(what: str) -> str:
     return f"{{who:waits/wait}} {{loss}} for {what} in the step[ in {{line}}]{ON}"
-
-
-_USED_IN: Final = {
-    "reading_files": lazy_pattern(
-        r"(?:(?:h5py|zarr|tables|netCDF4|PIL|pandas/io/parsers)/|pyarrow/(?:parquet|feather)|numpy/lib/(?:_npyio|_?format)"
-        r"|(?:zipfile|gzip|bz2|lzma|tarfile)[./]).* in (?!\w*(?:write|save|dump|set|create|add|flush|close|copy))",
-        re.DOTALL,
-    ),
-    "hashed_arguments": lazy_pattern(r".* in __hash__\Z", re.DOTALL),
-    "reports": lazy_pattern(r"(?:json|logging|pandas/io/formats|matplotlib)/|csv\.py"),
-}
-"""The line of a library that runs Python: of what reads files, or writes down what others read later, by its module or function."""
 
 
 _LOOK_FOR_IT: Final = "Look for logging, metrics and callbacks between the steps:"
@@ -404,7 +398,7 @@ _INDEXES: Final = "StridedSlice"
 TRACED: Final = "slow_settings"
 """The key of the advice where something slows each call of Python."""
 
-_OF_RUNNING: Final = ("", *_USED_IN)
+_OF_RUNNING: Final = ("", *WORKS_ON)
 
 
 def _instead(python: PythonShare | None) -> str:
@@ -413,8 +407,7 @@ def _instead(python: PythonShare | None) -> str:
         return ""
     if python.awaits or python.state != "runs":
         return python.awaits or python.state
-    inner = python.inner or ""
-    return next((key for key, pattern in _USED_IN.items() if pattern.match(inner)), "")
+    return python.works_on
 
 
 _HOOK: Final = lazy_pattern(r"(\w+\.)?on_(?:train|epoch|test|predict)_\w+")
