@@ -67,6 +67,42 @@ def test_many_small_ops(count: int, length_us: int, is_dispatch: bool, tmp_path:
     assert computed_ps == (0 if is_dispatch else 4 * count * length_us * 10**6)
 
 
+@pytest.mark.parametrize(
+    ("gap_ms", "is_executed", "waits"),
+    [
+        pytest.param(0.1, True, False, id="a thread is at work for it"),
+        pytest.param(0.11, True, True, id="that thread waits in an op"),
+        pytest.param(0.1, False, True, id="no thread has begun its next op"),
+    ],
+)
+def test_a_replica_between_two_of_its_ops_waits_for_no_other(
+    gap_ms: float, is_executed: bool, waits: bool, tmp_path: Path
+) -> None:
+    """Four steps of 50 ms, in which another replica computes the whole time."""
+    trace = new_trace()
+    for number, step in enumerate(marked_steps(trace)):
+        ends = (2, 4 + gap_ms, 6 + gap_ms)
+        own = [(1, 6 + gap_ms)] if is_executed else [(1, 4), (4 + gap_ms, 6 + gap_ms)]
+        for replica, processes in ((0, own), (1, [(1, 30)])):
+            thread = step.trace.thread(f"tf_Compute_{replica}", 901 + replica)
+            key = 10 * number + replica + 1
+            step.host(
+                "FunctionRun", 0.1 + 0.2 * replica, 0.2 + 0.2 * replica, {"_pt": 3, "_p": key}
+            )
+            for begin, end in processes:
+                consumed = {"_ct": 3, "_c": key, "id": 1 + replica, "iter_num": 0}
+                step.host("ExecutorState::Process", begin, end, consumed, thread=thread)
+            prefix = f"replica_{replica}/" if replica else ""
+            for begin, end in ((ends[0], 4), ends[1:]) if not replica else ((1.5, 29),):
+                step.host(f"{prefix}model/a:MatMul", begin, end, thread=thread)
+    trace.write(tmp_path)
+    recording = traceview.load(tmp_path)
+    columns = recording.ledger().columns
+    own_rows = recording.ledger().rows(states=(State.DEVICE_WAIT,), devices=(0,))
+    between = columns.start_ps[own_rows] % (50 * MS)
+    assert bool(((between > 3 * MS) & (between < 5 * MS)).any()) is waits
+
+
 def test_what_goes_on_on_other_threads_leaves_the_device_to_ops_that_run(tmp_path: Path) -> None:
     """A copy is done 19 ms after its thread went on; a product runs for 10 ms of that, and its end is said 2 ms later."""
     trace = new_trace()

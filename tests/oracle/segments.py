@@ -11,7 +11,7 @@ from itertools import pairwise
 from tests.oracle.balance import overlap_of
 from tests.oracle.classes import CLASSES, Activity, is_side_work
 from tests.oracle.collectives import Collective, Part, find_collectives
-from tests.oracle.host_causes import HostCauses
+from tests.oracle.host_causes import BACK_TO_BACK_PS, HostCauses
 from tests.oracle.host_names import kind_of
 from tests.oracle.idle import causes_in, find_gaps
 from tests.oracle.intervals import Cover, Interval, clip, length, subtract, union
@@ -93,6 +93,7 @@ class Ledger:
         }
         self.segments = dict(self.plain)
         for answer in self.answers:
+            self._own_dispatch(answer)
             self._evaluations(causes[answer.host.name], answer)
             self._dispatch(causes[answer.host.name], answer)
             self._in_flight(answer)
@@ -276,6 +277,27 @@ class Ledger:
                     part = replace(part, state=state, by=by or part.by)
                 result.append(part)
         self.segments[id(device)] = result
+
+    def _own_dispatch(self, answer: HostAnswer) -> None:
+        """While a thread executes the part of a graph that has a replica's ops, that replica waits for no other."""
+        for device in answer.devices:
+            executors = []
+            for activity in device.activities if device.kind == "replica" else ():
+                around = answer.links.around(activity.event)
+                executors += [e for e in around if e.name == "ExecutorState::Process"][:1]
+            cover = Cover((event.start, event.end) for event in executors)
+            result = []
+            for segment in self.segments[id(device)]:
+                if segment.state != "device_wait" or segment.activity is not None:
+                    result.append(segment)
+                    continue
+                bounds = [segment.start, *cover.edges(segment.start, segment.end), segment.end]
+                for low, high in pairwise(bounds):
+                    part = replace(segment, start=low, end=high)
+                    own = replace(part, state="host_ops", by=None)
+                    is_brief = high - low <= BACK_TO_BACK_PS
+                    result.append(own if is_brief and cover.holds(low) else part)
+            self.segments[id(device)] = result
 
     def _evaluations(self, host: HostCauses, answer: HostAnswer) -> None:
         """Between two markers the host calls a graph and asks for input, or it saves variables."""

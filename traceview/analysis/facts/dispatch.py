@@ -44,8 +44,9 @@ from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE
+from traceview.trace.device.correlation import innermost_value
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
-from traceview.trace.host.host_states import SCHEDULING_OP_PS
+from traceview.trace.host.host_states import BACK_TO_BACK_PS, SCHEDULING_OP_PS
 from traceview.trace.host.state_timeline import intersection, joined_spans
 from traceview.trace.model import Recording, Trace
 from traceview.xplane.planes import ActivityClass
@@ -151,6 +152,34 @@ def is_compute(columns: Columns) -> BoolArray:
     computes: BoolArray = columns.state == State.COMPUTE
     computes &= columns.activity == ActivityClass.COMPUTE
     return computes
+
+
+def recast_own_dispatch(draft: Draft) -> None:
+    """What a replica is idle for briefly while a thread is at work for it, before or behind one of its ops: it waits for no other.
+
+    For longer the thread is in an op that waits.
+    """
+    if draft.kind != "replica":
+        return
+    draft.columns, rows = cut_at_spans(
+        draft.columns, _at_work_for(draft.trace, draft.device), draft.idle_in((State.DEVICE_WAIT,))
+    )
+    is_brief = draft.columns.duration_ps[rows] <= BACK_TO_BACK_PS
+    draft.recast_rows(rows[is_brief], State.HOST_OPS, NOBODY)
+
+
+_EXECUTES: Final = b"ExecutorState::Process"
+
+
+def _at_work_for(trace: Trace, device: int) -> IntervalSet:
+    """When threads execute the part of a graph that a replica runs: nodes that are ready, one after the other."""
+    events, columns = trace.host_columns, trace.device_columns
+    executed = trace.named_on(trace.device_list[device].host, _EXECUTES.__eq__)
+    ops = columns.launch[columns.rows_of(device)]
+    lines = np.arange(len(trace.lines), dtype=np.int32)
+    inside = innermost_value(ops[ops != NONE], executed, np.arange(executed.size), events, lines)
+    own = executed[unique_ids(inside[inside != NONE])]
+    return union(events.start_ps[own], events.end_ps[own])
 
 
 def _recast_small_ops(draft: Draft) -> None:

@@ -31,6 +31,7 @@ from traceview.analysis.facts.dispatch import (
     recast_dispatch,
     recast_in_flight,
     recast_keys,
+    recast_own_dispatch,
     recast_small_kernels,
 )
 from traceview.analysis.facts.input_supply import (
@@ -164,6 +165,7 @@ def ledger_of(context: Run) -> Ledger:
         has_callbacks = trace.names.every(_is_callback, np.bool_).any()
         callbacks = {host: _callbacks(trace, host) if has_callbacks else [] for host in idle.states}
         for draft in drafts:
+            recast_own_dispatch(draft)
             _share_with_side_work(draft)
             evaluates, saves, restored = between[draft.host]
             draft.recast(evaluates, EVERY, State.EVALUATION)
