@@ -326,8 +326,8 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         """By how much the mean step would be shorter if these rows took no time and all else as long; 0 or more.
 
         It is their part of the critical path, step by step no more than any device has of them and of time in which it does
-        nothing, or waits for others: what else it does lasts as long as before. Waits for a device are on no path, which goes on along that device: of
-        them it is what the device waits that waits longest.
+        nothing, or waits for others: what else it does lasts as long as before. Waits for a device are on no path, which
+        goes on along that device: of them it is what the device waits that waits longest.
         """
         path, waits = self.path, self._waits & rows
         lost, on_path = waits[path.row], rows[path.row]
