@@ -1803,5 +1803,59 @@ PROGRAMS: Final = {
             # Without evaluations.
             present={"validation-stall": 0.3},
         ),
+        Program(
+            "loop_seed_each_step",
+            "a seed is set before each step, which drops the kernels of its graph",
+            ("compile-in-window",),
+        ),
+        Program(
+            "loop_clamped_weights",
+            "weights are read, clipped by NumPy and assigned after each step",
+            _PYTHON,
+        ),
+        Program(
+            "loop_dice_per_class",
+            "the loss goes class by class and picture by picture, and a monitor of the machine waits",
+            ("host-bound", "launch-bound"),
+            second=_PYTHON,
+        ),
+        Program(
+            "loop_first_reports",
+            "replica 0 looks up neighbours in each step, which every 24th reports",
+            ("untrained-compute", "straggler-gpu"),
+        ),
+        Program(
+            "loop_sparse_columns",
+            "rows are taken from a matrix stored by columns, and each batch is tested for drift",
+            _PYTHON,
+            second=_PYTHON,
+        ),
+        Program(
+            "fit_zip_reopened",
+            "an archive is opened for each picture",
+            _INPUT,
+        ),
+        Program(
+            "jax_queue_on_host",
+            "a queue is shifted by NumPy and copied to the devices in each step",
+            ("h2d-exposed", *_PYTHON),
+            second=("h2d-exposed", *_PYTHON),
+        ),
+        Program(
+            "jax_awaited_in_turn",
+            "answers of a store are awaited one after the other",
+            _PYTHON,
+        ),
+        Program(
+            "jax_choice_and_texts",
+            "places are drawn without repeats, which sorts all of them, and a text of arrays is made that nobody reads",
+            ("costly-ops",),
+            second=("host-bound", *_PYTHON),
+        ),
+        Program(
+            "keras_jax_copied_samples",
+            "each transform of a sample copies it whole first",
+            (*_INPUT, *_PYTHON),
+        ),
     )
 }
