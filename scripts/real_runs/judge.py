@@ -15,6 +15,7 @@ from scripts.real_runs.record import STEP_TIMES
 from scripts.real_runs.recount import RECOUNTED, recounted
 from scripts.real_runs.table import Program
 from scripts.real_runs.truth import RECORDED, UNDISTURBED, Block, TrueCost, read_blocks, true_costs
+from traceview.analysis.rules.finding import FindingLoss
 
 WITHIN: Final = 0.20
 """A cost this close to the true one, as a share of it, is right."""
@@ -39,7 +40,8 @@ class Judgement(Struct, frozen=True):
         headline: The verdict in one sentence.
         finding: Code of the verdict; null where it names none.
         states: What the devices were in while that lost time.
-        share: Loss of the first right finding, and of the right second one, as a share of the step; null without the first.
+        share: By how much a step is said to be shorter without the first right finding, and the right second one, as a share of it;
+            null without the first.
         truth: What the slowdown costs the recorded steps; null for a healthy run.
         undisturbed: What it costs without the profiler.
         present: What healthy steps spend on the causes of `share`, as a share of a step.
@@ -111,7 +113,7 @@ def judge_slow(
         headline=verdict.headline,
         finding=verdict.finding,
         states=states,
-        share=sum(row.loss.ratio for row in named if row.loss) if first else None,
+        share=sum(_cost(row.loss) for row in named if row.loss) if first else None,
         present=sum(program.present.get(row.code, 0.0) for row in named),
         truth=truth,
         undisturbed=undisturbed,
@@ -122,6 +124,13 @@ def judge_slow(
         if leading and program.advice
         else None,
     )
+
+
+def _cost(loss: FindingLoss) -> float:
+    """By how much shorter a step would be, as a share of it; where that is not said, what the devices lose that are named."""
+    if loss.gain_ps_per_step is None or not loss.step_ps:
+        return loss.ratio
+    return loss.gain_ps_per_step / loss.step_ps
 
 
 def judge_healthy(

@@ -126,6 +126,9 @@ def test_a_replica_that_takes_much_longer_has_more_data(
             run_component(step, replica, ops)
     findings = analyzed(tmp_path, trace)
     assert [row.sentences[0] for row in findings] == ([reason] if reason else [])
+    # Half of what the one has more the other one can have.
+    gains = [row.loss.gain_ps_per_step for row in findings if row.loss]
+    assert gains == ([ms(3.6)] if reason else [])
 
 
 def test_the_limit_is_of_the_time_of_all_devices(tmp_path: Path) -> None:

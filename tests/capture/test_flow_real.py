@@ -287,6 +287,15 @@ def kept(x):
     return tf.cast(tf.add(tf.multiply(x, 0.5, name="darker"), 1.0, name="lighter"), tf.uint8)
 
 
+def noted(x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.square(tf.matmul(tf.matmul(x, frozen, name="product"), head, name="scores")))
+    head.assign_sub(rate * tape.gradient(loss, head))
+    seen.assign(tf.zeros([8, 8]) + tf.matmul(head, head, transpose_b=True, name="noted"))
+    return loss
+
+
+result["noted"] = described(tf.function(noted), ONES, of=ALL)
 result["weighed"], result["light"], result["captured"] = weighed(0), weighed(1), weighed(0, True)
 result["no gradient"] = joined(tf.zeros_like, tf.zeros_like)
 result["of one"] = joined(tf.zeros_like, tf.identity)
@@ -440,8 +449,8 @@ def test_products_with_0_and_updates_by_zeros_train_nothing(
     assert ("AssignSubVariableOp_1" if is_joined else "AssignSubVariableOp_2") in idle
     assert is_joined or {"helper", "gradient_tape/helper/MatMul"} <= {*idle}
     assert not any("product" in name or "scores" in name for name in idle)
-    # The gradient of a slice is given the places of that, which are zeros.
-    for other in ("light", "of one", "apart", "kept", "shifted"):
+    # The gradient of a slice is given the places of that, which are zeros. What is noted of weights is more than zeros.
+    for other in ("light", "of one", "apart", "kept", "shifted", "noted"):
         assert described[other]["idle_ops"] == [], other
 
 

@@ -120,17 +120,20 @@ def test_a_loss_is_bounded_by_its_part_of_the_path() -> None:
         [Row(State.COMPUTE, 2), Row(State.INPUT, 7), Row(State.COMPUTE, 3), Row(State.INPUT, 8)],
         steps=[step_of(0, 12), step_of(12, 20, number=1)],
     )
-    # GPU:1 is active later in the first step; in the second one nobody is, and GPU:0 is the first.
+    # GPU:1 is active later in the first step; in the second one nobody is, and GPU:0 is the first, but GPU:1 waits as long.
     assert ledger.bound_ps(ledger.rows(states=[State.INPUT])) == 7 // 2
-    assert ledger.bound_ps(ledger.rows(states=[State.LAUNCH])) == 8 // 2
+    assert ledger.bound_ps(ledger.rows(states=[State.LAUNCH])) == 0
 
 
 @pytest.mark.parametrize(
     ("other", "gain"),
     [
-        pytest.param([busy_wait(5, by=0), Row(State.COMPUTE, 4)], 6, id="it waits for most of it"),
-        pytest.param([Row(State.INPUT, 7), Row(State.COMPUTE, 2)], 8, id="it does little else"),
-        pytest.param([Row(State.COMPUTE, 9)], 1, id="it works as long"),
+        pytest.param([busy_wait(5, by=0), Row(State.COMPUTE, 4)], 5, id="it waits for half of it"),
+        pytest.param(
+            [Row(State.INPUT, 7), Row(State.COMPUTE, 2)], 0, id="it waits for other things"
+        ),
+        pytest.param([Row(State.COMPUTE, 9)], 0, id="it works as long"),
+        pytest.param([Row(State.NO_WORK, 9)], 9, id="it has no work"),
         pytest.param([Row(State.LAUNCH, 9)], 9, id="it loses as much to the same"),
     ],
 )

@@ -339,12 +339,15 @@ class Flow:
         moved = {handle for handle in trained if not found.isdisjoint(self._uses.get(handle, ()))}
         return moved or {*trained}
 
-    def idle(self, trained: Collection[int]) -> set[Node]:
-        """What updates of variables by nothing but zeros depend on."""
+    def idle(self, trained: Collection[int], moved: Collection[int]) -> set[Node]:
+        """What updates of trained variables by nothing but zeros depend on: neither on those that are `moved`, nor on the batch."""
         changes = {node: nodes for nodes in self._uses.values() for node in nodes}
         arrays = (node for node in self.zeros & self.ops.keys() if is_array(self.ops[node]))
         found = reached(arrays, self.after, changes)
         uses = (node for handle in trained for node in self._uses.get(handle, ()))
+        others = {node for handle in moved for node in self._uses.get(handle, ())}
+        others |= {node for node, is_state in self.sources.items() if not is_state}
+        found -= reached(others, _backwards(self._needs))
         updates = [
             node for node in uses if self.type_of(node).startswith(_ASSIGNS) and node in found
         ]

@@ -43,7 +43,7 @@ def describe_values(
     by_others = reached(flow.sources.keys() - flow.variables, flow.users)
     moved = flow.moved(trained)
     needed = flow.needed(moved) - (changing & flow.multiplied)
-    idle = flow.idle({*trained} - moved) - needed if needed else set()
+    idle = flow.idle({*trained} - moved, moved) - needed if needed else set()
     # Where the only data are a tensor made before the graph, all that reads it reads no batch.
     has_batch = bool(needed) and not all(flow.sources.values())
     forward = {node for node, op in flow.ops.items() if GRADIENT_SCOPE not in op.name}

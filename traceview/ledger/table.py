@@ -325,8 +325,8 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
     def bound_ps(self, rows: BoolArray) -> int:
         """By how much the mean step would be shorter if these rows took no time and all else as long; 0 or more.
 
-        It is their part of the critical path, step by step no more than any device has of them and of time in which it does
-        nothing, or waits for others: what else it does lasts as long as before. Waits for a device are on no path, which
+        It is their part of the critical path, step by step no more than any device has of them and of time in which it has
+        no work, or waits for others: what else it does lasts as long as before. Waits for a device are on no path, which
         goes on along that device: of them it is what the device waits that waits longest.
         """
         path, waits = self.path, self._waits & rows
@@ -336,7 +336,7 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         gained = totals(step, path.duration_ps * (on_path & ~lost), count)
         # Waits that cannot be followed are on the path.
         longest = totals(step, path.duration_ps * lost, count)
-        spare = rows | self._waits | (self.columns.activity == IDLE)
+        spare = rows | self.rows(states=(*WAITS, State.NO_WORK, State.UNKNOWN))
         for device in self.devices:
             of_host = self.steps_of(device) if self.has_steps else slice(1)
             np.minimum(gained[of_host], self._in_steps(spare, device), out=gained[of_host])

@@ -163,6 +163,7 @@ class Straggler(Struct, frozen=True, eq=False):
     `share`: of all waiting for devices. `reason`: slower (at the same kernels), work (more of it), input (its batch comes late),
     copies (they take longer), collective (it leaves one later) or start (the host starts its kernels late); "" where none explains
     half of the waiting. `kernels`: of replicas ops, whose durations in sum exceed those of the others most, if they are the reason.
+    `is_shared`: it has more of the same work as the others, which could have a part of it.
     """
 
     device: int
@@ -171,6 +172,7 @@ class Straggler(Struct, frozen=True, eq=False):
     is_steady: bool
     reason: str
     kernels: tuple[str, ...]
+    is_shared: bool
 
 
 def _waits_for_known(ledger: Ledger) -> BoolArray:
@@ -198,8 +200,7 @@ def straggler(context: Context) -> Straggler | None:
     rows = ledger.rows(states=(State.DEVICE_WAIT,), by_device=device)
     waiting = [d for d in ledger.devices if d != device and rows[ledger.rows_of(d)].any()]
     longest_ps = max(int(ledger.by_step(rows, d).mean()) for d in waiting)
-    reason, kernels = _reason(context, device, waiting, longest_ps)
-    return Straggler(device, rows, share, steady, reason, kernels)
+    return Straggler(device, rows, share, steady, *_reason(context, device, waiting, longest_ps))
 
 
 def _late_by_step(context: Context) -> Int64Array:
@@ -246,8 +247,10 @@ def _shares_cores(context: Context, device: int) -> bool:
 
 def _reason(
     context: Context, device: int, waiting: Sequence[int], waited_ps: int
-) -> tuple[str, tuple[str, ...]]:
-    """Where its mean step differs most from that of the devices that wait, and the kernels that take longer."""
+) -> tuple[str, tuple[str, ...], bool]:
+    """Where its mean step differs most from that of the devices that wait, the kernels that take longer, and whether it has more of
+    the same work.
+    """
     own = _of_states(context.ledger, device)
     others = np.mean([_of_states(context.ledger, other) for other in waiting], axis=0)
     longer = own - others
@@ -256,11 +259,11 @@ def _reason(
     more["start"] = float(longer.sum()) - sum(more.values())
     reason = max(more, key=lambda reason: more[reason])
     if more[reason] < _EXPLAINING_RATIO * waited_ps:
-        return "", ()
+        return "", (), False
     if reason != "slower":
-        return reason, ()
-    is_more, kernels = _work(context, device, waiting)
-    return "work" if is_more else "slower", kernels
+        return reason, (), False
+    is_more, kernels, is_shared = _work(context, device, waiting)
+    return "work" if is_more else "slower", kernels, is_more and is_shared
 
 
 def _of_states(ledger: Ledger, device: int) -> npt.NDArray[np.float64]:
@@ -270,8 +273,11 @@ def _of_states(ledger: Ledger, device: int) -> npt.NDArray[np.float64]:
     return result
 
 
-def _work(context: Context, device: int, waiting: Sequence[int]) -> tuple[bool, tuple[str, ...]]:
-    """Whether a device computes longer because it has more to do, and its kernels that take longer in sum.
+def _work(
+    context: Context, device: int, waiting: Sequence[int]
+) -> tuple[bool, tuple[str, ...], bool]:
+    """Whether a device computes longer because it has more to do, its kernels that take longer in sum, and whether others run most of
+    these, too.
 
     Over the kernels by name, with counts c and mean durations m, the sums of durations differ by
     Σ (c - c')·m, which is work, and Σ c'·(m - m'), which is speed; c' and m' are those of the others. A device that takes
@@ -285,15 +291,16 @@ def _work(context: Context, device: int, waiting: Sequence[int]) -> tuple[bool, 
     whole = float(longer[longer > 0].sum())
     order = np.argsort(-longer, kind="stable")[:_KERNELS_NAMED].tolist()
     names = tuple(texts[at] for at in order if longer[at] >= _WORTH_NAMING_RATIO * whole > 0)
+    is_shared = 2 * float(longer[(longer > 0) & (count[1] > 0)].sum()) >= whole
     more_work = float(((count[0] - count[1]) * mean[0]).sum())
     slower = float((count[1] * (mean[0] - mean[1])).sum())
     if _shares_cores(context, device):
         # Programs of XLA do the same whatever their data.
         is_larger = context.trace.device_list[device].model != CPU
         is_larger &= total[0].sum() >= _UNEVEN_CORES_FACTOR * total[1].sum()
-        return more_work > slower or bool(is_larger), names
+        return more_work > slower or bool(is_larger), names, is_shared
     is_uniform = 2 * total[1][mean[0] > mean[1]].sum() >= total[1].sum()
-    return more_work > slower or not is_uniform, names
+    return more_work > slower or not is_uniform, names, is_shared
 
 
 def _kernels(context: Context, devices: Sequence[int]) -> tuple[list[str], FloatArray]:
@@ -354,6 +361,7 @@ def _straggler(context: Context, late: Straggler) -> Finding | None:
         title=late.reason,
         action=late.reason,
         notes=notes,
+        is_divided=late.is_shared,
     )
 
 

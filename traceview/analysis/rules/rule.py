@@ -189,6 +189,7 @@ class Rule(Struct, frozen=True, kw_only=True):
         confidence: tuple[Confidence, str] = ("high", ""),
         keeps_waiting: bool = False,
         takes_cores: bool = False,
+        is_divided: bool = False,
         saved_ratio: float = 1.0,
         **words: Unpack[Words],
     ) -> Finding | None:
@@ -197,7 +198,8 @@ class Rule(Struct, frozen=True, kw_only=True):
         `named`: devices that the title names, numbers of the device list; by default those that lose at least half as
         much as the one that loses most. The arguments `who` and `loss` are made here. With few steps the
         confidence is low. `keeps_waiting`: the loss holds what other devices wait meanwhile for these, which the title then names, too. `takes_cores`: the rows
-        are parts of what lasted longer without a core, and say how much and not when, so no path holds them. `saved_ratio`: the
+        are parts of what lasted longer without a core, and say how much and not when, so no path holds them. `is_divided`: the work that is
+        waited for remains, divided evenly over all devices. `saved_ratio`: the
         loss is this part of it, for the rest remains. `words`: as of `finding`.
         """
         ledger, trace = context.ledger, context.ledger.trace
@@ -233,6 +235,8 @@ class Rule(Struct, frozen=True, kw_only=True):
             or ledger.without_core_ratio < LIMIT
         )
         bound_ps = ledger.bound_ps(rows) if is_bound else None
+        if bound_ps is not None and is_divided:
+            bound_ps = int(lost.share * lost.of_ps)
         if bound_ps is not None and saved_ratio < 1:
             bound_ps = int(bound_ps * saved_ratio)
         loss = finding_loss(lost, bound_ps, self.states)

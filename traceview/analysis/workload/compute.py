@@ -362,7 +362,8 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     for rule, field in _BY_GRAPH:
         labels = named[field] & is_model & ~fixed
         key, of_field = keys.get(field, ("", field))
-        own = key if named[of_field].any() else ""
+        ps = context.once(all_ps)
+        own = key if 2 * ps[labels & named[of_field]].sum() > ps[labels].sum() else ""
         yield _of_ops(context, rule, labels, shown=nowhere, key=own)
     if context.once(_gives_examples_again) and not context.trace.once(assigns_eagerly):
         frozen = named["batch_ops"] & fixed & is_model
