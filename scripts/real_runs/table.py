@@ -1857,5 +1857,54 @@ PROGRAMS: Final = {
             "each transform of a sample copies it whole first",
             (*_INPUT, *_PYTHON),
         ),
+        Program(
+            "fit_centroids_and_rank",
+            "callbacks find clusters and the rank of the features in each step, not each epoch",
+            _PYTHON,
+            second=_PYTHON,
+        ),
+        Program(
+            "jax_blocks_in_order",
+            "blocks of a graph lie in order of their fill, so that one of two devices gets most of the full ones",
+            ("straggler-gpu",),
+        ),
+        Program(
+            "jax_graph_again",
+            "edges are checked for doubles and an adjacency is normalized in Python in each step",
+            _PYTHON,
+            second=_PYTHON,
+        ),
+        Program(
+            "jax_mixing_per_feature",
+            "a share is drawn by the beta distribution for each feature, not for each sample",
+            ("costly-ops",),
+        ),
+        Program(
+            "loop_timestamps",
+            "every fourth step parses times by `strptime`, one by one",
+            _PYTHON,
+            "mean",
+        ),
+        Program(
+            "loop_bank_averaged",
+            "each replica writes a whole bank of features, which is averaged over them",
+            ("costly-ops", "repeated-compute", "untrained-compute"),
+        ),
+        Program(
+            "loop_masks_by_token",
+            "words are masked one by one in Python",
+            _PYTHON,
+        ),
+        Program(
+            "loop_miner_and_kde",
+            "all samples are sorted in Python, and a density is fitted to the losses",
+            (*_PYTHON, "native-threads"),
+            second=(*_PYTHON, "native-threads"),
+        ),
+        Program(
+            "loop_spectra_on_first",
+            "replica 0 takes singular values of the weights in each step",
+            ("untrained-compute", "straggler-gpu", "matrix-factoring"),
+        ),
     )
 }
