@@ -232,6 +232,14 @@ def test_a_small_step_of_many_ops_needs_fewer_not_more_work(
     assert finding.action.startswith("Run fewer and larger ops") is is_many
 
 
+def test_many_ops_that_are_dispatched_are_counted(tmp_path: Path) -> None:
+    finding = found(tmp_path, on_cpu(40, 12, 300))["host-bound"]
+    assert (
+        finding.title
+        == "replica:0 waits 12.0 of 40.0 ms (30%) for the dispatch of 300 ops per step"
+    )
+
+
 @pytest.mark.parametrize("hooks", [["jax_debug_nans"], []], ids=["a mode that checks", "none"])
 def test_a_mode_that_checks_each_call_is_turned_off_first(hooks: list[str], tmp_path: Path) -> None:
     trace = new_trace(length_ms=1000)

@@ -296,6 +296,21 @@ def test_a_generator_that_takes_from_a_queue_waits_unless_it_mostly_computes(
     assert bound.action.startswith(action)
 
 
+def test_a_generator_that_opens_files_keeps_them_open(tmp_path: Path) -> None:
+    _, bound = buffered(
+        tmp_path,
+        work_ms=95,
+        empty_steps=8,
+        name="Generator",
+        python_ms=(0, 95),
+        load=0.9,
+        inner=[("zipfile.py", "_EndRecData", 302, False), ("zipfile.py", "open", 1284, False)],
+    )
+    assert bound is not None
+    assert "Generator is too slow, fetch, train.py:7 (open of zipfile)" in bound.title
+    assert bound.action.startswith("Open files once, not for each element")
+
+
 @pytest.mark.parametrize(("wait_ms", "action"), [(50, "End the pipeline"), (50.1, "Map in par")])
 def test_prefetch_comes_first_where_the_pipeline_fits_beside_the_step(
     wait_ms: float, action: str, tmp_path: Path

@@ -11,7 +11,6 @@ import traceview
 from tests.capture.conftest import TWO_REPLICAS, Captured, line_of
 from tests.capture.in_process import Script, captured_scripts
 from tests.python_sidecars import python_between_steps
-from traceview.analysis.rules.words import Line
 from traceview.trace.columns import NONE
 from traceview.trace.host.python_lines import python_lines
 from traceview.trace.reading.load import load
@@ -195,8 +194,8 @@ def test_a_callback_of_keras_is_named(runs: Runs) -> None:
     expected = f"train.py:{line_of(CALLBACK, '# slow')} in on_train_batch_end"
     report = traceview.analyze(done.run)
     (stall,) = (finding for finding in report.findings if finding.code == "callback-stall")
-    assert stall.arguments["line"] == Line(expected)
     between = python_between_steps(done.run)
+    assert (between.line, stall.arguments["line"]) == (expected, between.argument)
     assert between.inner is not None
     assert "numpy/linalg/" in between.inner
     assert report.results.idle is not None
@@ -214,7 +213,7 @@ def test_what_waits_is_told_from_what_computes(runs: Runs, name: str, state: str
     (stall,) = (finding for finding in report.findings if finding.code == "callback-stall")
     assert {"waits", "queue", "network"} & {*stall.sentences} == {state} - {"runs"}
     between = python_between_steps(done.run)
-    assert stall.arguments["line"] == Line(between.line)
+    assert stall.arguments["line"] == between.argument
     assert between.state == ("waits" if state == "queue" else state)
 
 

@@ -76,6 +76,8 @@ RECEIVE: Line = ("multiprocessing/connection.py", "_recv", 395, False)
 QUEUE: Line = ("tensorflow/python/distribute/coordinator/cluster_coordinator.py", "get", 470, False)
 IDENTITY: Line = ("tensorflow/python/ops/gen_array_ops.py", "identity", 4226, False)
 JOIN: Line = ("train.py", "main", 34, True)
+SELECT: Line = ("selectors.py", "select", 468, False)
+ASYNCIO: Line = ("asyncio/base_events.py", "run_until_complete", 653, False)
 
 
 SERVER: Line = ("tensorflow/python/training/server_lib.py", "join", 185, False)
@@ -115,6 +117,12 @@ def test_native_code_that_calls_python_waits_for_what_that_waits_for(tmp_path: P
             "waits",
             "cluster_coordinator.py:470 in get",
             "waits most of the time for what another thread or process makes.",
+        ),
+        (
+            (SELECT, ASYNCIO, CALLBACK),
+            "waits",
+            "train.py:87 in on_train_batch_end",
+            "waits for answers in an event loop",
         ),
         (
             (IDENTITY,),
