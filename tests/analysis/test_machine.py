@@ -373,13 +373,15 @@ def test_hostile_values_end_nothing_and_make_no_finding(devices: Any, tmp_path: 
                 assert value is None or 0 <= value <= 1, key
 
 
-def lacks_cores(monkeypatch: pytest.MonkeyPatch, *limited: int) -> list[Finding]:
+def lacks_cores(
+    monkeypatch: pytest.MonkeyPatch, *limited: int, name: str = "host{}", own_ns: int = 2
+) -> list[Finding]:
     """Two of three devices on hosts of their own lose 30 % without a core, on `limited` hosts because they may use 1, 2 or 3 of 4 cores."""
     ready, at_work = Row(State.NO_CORE, 30), Row(State.COMPUTE, 70)
     ledger = ledger_of([ready, at_work], [ready, at_work], [at_work], hosts=[0, 1, 2])
-    loads = [RecordedLoad(10, busy_ns, 2, None, None, 4) for busy_ns in (22, 32, 42)]
+    loads = [RecordedLoad(10, busy_ns, own_ns, None, None, 4) for busy_ns in (22, 32, 42)]
     hosts = [
-        SimpleNamespace(name=f"host{n}", clock=None, captured=SimpleNamespace(load=each))
+        SimpleNamespace(name=name.format(n), clock=None, captured=SimpleNamespace(load=each))
         for n, each in enumerate(loads)
     ]
     trace: Any = SimpleNamespace(**vars(ledger.trace) | {"hosts": hosts})
@@ -390,6 +392,21 @@ def lacks_cores(monkeypatch: pytest.MonkeyPatch, *limited: int) -> list[Finding]
     waits = {n: SimpleNamespace(is_limited=True, cores=1 + n, machine_cores=4) for n in limited}
     monkeypatch.setattr(load, "core_waits", lambda _, host: waits.get(host))
     return [finding for finding in load.without_core(context) if finding is not None]
+
+
+@pytest.mark.parametrize(
+    ("name", "own_ns", "who"),
+    [
+        pytest.param("vm_w{}", 8, "other processes of this run on the machine", id="16 of 24 ns"),
+        pytest.param("vm_w{}", 5, "other processes", id="10 of 27"),
+        pytest.param("host{}", 8, "other processes", id="on other machines"),
+    ],
+)
+def test_processes_of_the_run_on_one_machine_take_cores_from_each_other(
+    name: str, own_ns: int, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (finding,) = lacks_cores(monkeypatch, name=name, own_ns=own_ns)
+    assert f" to {who}, which take " in finding.title
 
 
 def test_each_host_whose_devices_lack_cores_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
