@@ -12,10 +12,11 @@ import pytest
 
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.analysis.made import analyzed, finding_of, loss_of
-from tests.python_sidecars import PROFILE_START_NS, clocks_group, python_group
+from tests.python_sidecars import PROFILE_START_NS, Line, clocks_group, python_group
 from traceview.analysis.rules.finding import Finding
 
 CALLER, EXECUTOR, PIPELINE, BATCHES, SECOND, WORKER, NOBODY, SCRIPT = 1, 41, 50, 51, 42, 43, 90, 77
+COUNT: Final[Line] = ("train.py", "count", 12, True)
 LOADS: Final = {CALLER: (0.1, 0.0), EXECUTOR: (0.6, 0.3), PIPELINE: (0.8, 0.0)}
 OP_MS: Final = 90 * 0.3
 DISPATCH_MS: Final = 10 * 0.3
@@ -32,10 +33,11 @@ def found(
     load: dict[str, int] | None = None,
     ends: int | None = None,
     is_sampled: bool = True,
+    called: tuple[Line, ...] = (),
     **clocks: Any,
 ) -> Finding | None:
     """The finding of one code about eight steps. `load`: what the machine did, from `/proc/stat`. `ends`: which thread ends an
-    asynchronous op of the step, while the script calls ops.
+    asynchronous op of the step, while the script calls ops. `called`: of a library, from the line of the script.
     """
     trace = new_trace(length_ms=1000)
     worker = trace.thread("tf_data_private", PIPELINE)
@@ -70,7 +72,7 @@ def found(
             step.host("replica_0/x:MatMul", 10, 100, thread=executor)
         for number in range(0, 100, 2):
             at_ns = PROFILE_START_NS + round((step.start_ms + number) * 1e6)
-            samples += [(at_ns, n, (("train.py", "count", 12, True),)) for n in (0, 1)]
+            samples += [(at_ns, n, (*called, COUNT)) for n in (0, 1)]
     threads = [
         {"ident": None, "name": "MainThread", "native_id": CALLER},
         {"ident": None, "name": "statistics", "native_id": SCRIPT},
@@ -220,6 +222,28 @@ def test_native_threads_cost_what_they_ran(tmp_path: Path) -> None:
     # Without samples it may be a thread of Python.
     not_sampled = found(tmp_path / "any", code="native-threads", is_sampled=False, **unnamed)
     assert not_sampled is None
+
+
+@pytest.mark.parametrize(
+    ("file", "named"),
+    [
+        ("numpy/linalg/_linalg.py", ", after calls in count, train.py:12 (svd of numpy)"),
+        ("scipy/linalg/_decomp.py", ", after calls in count, train.py:12 (svd of scipy)"),
+        ("numpy/_core/numeric.py", None),
+    ],
+)
+def test_native_threads_are_those_of_a_library_that_is_called(
+    file: str, named: str | None, tmp_path: Path
+) -> None:
+    """BLAS and OpenMP keep the cores for a while after each call."""
+    loads = {**LOADS, PIPELINE: (0.2, 0.0), NOBODY: (0.8, 0.0)}
+    called = ((file, "svd", 1851, False),)
+    finding = found(
+        tmp_path, loads=loads, unnamed=[CALLER, NOBODY], code="native-threads", called=called
+    )
+    assert finding is not None
+    assert finding.title.endswith(named or "which take 80% of the time of a core")
+    assert finding.action.startswith("Limit BLAS and OpenMP" if named else "If BLAS or OpenMP")
 
 
 def test_a_thread_of_the_script_costs_what_it_ran(tmp_path: Path) -> None:

@@ -399,6 +399,36 @@ def test_it_is_recorded_how_late_a_round_came() -> None:
     assert sorted(late)[len(late) // 2] < kept_us[0] / 4
 
 
+def dropped() -> None:
+    """At its end Python drops what it made, in milliseconds of native code."""
+    kept = {}
+    for number in range(200_000):
+        kept[number] = str(number)
+
+
+def next_one() -> None:
+    time.sleep(0.002)
+
+
+def test_time_before_a_function_begins_is_of_what_ran_before() -> None:
+    """A thread that must let go of the lock does so where the next function begins, which has run nothing yet."""
+
+    def loop() -> None:
+        for _ in range(20):
+            dropped()
+            next_one()
+
+    sidecar = window_around(loop)
+    begins = f"{HERE}:{next_one.__code__.co_firstlineno} in next_one"
+    samples = [
+        (lines, late)
+        for (*_, lines), late in zip(samples_of(sidecar), late_us(sidecar), strict=True)
+    ]
+    assert not [late for lines, late in samples if begins in lines[0] and late > 500]
+    # It was as late, and is where most of the time before was spent.
+    assert [late for lines, late in samples if " in dropped" in lines[0] and late > 2000]
+
+
 def test_who_keeps_the_lock_for_long_is_seen_each_time() -> None:
     """To wait for the lock costs the sampling thread milliseconds, which are no reason to rest."""
 

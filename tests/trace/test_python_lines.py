@@ -152,7 +152,11 @@ def of_keras(file: str, function: str) -> Line:
     ("inner", "named", "action"),
     [
         ((CALLBACK,), "on_train_batch_end", "Let the callback"),
-        ((SVD, CALLBACK), "on_train_batch_end", "Do it in every 100th step"),
+        (
+            (SVD, CALLBACK),
+            "on_train_batch_end",
+            "Do it once before the loop, or in every 100th step",
+        ),
         ((CONSTANT, CALLBACK), "on_train_batch_end", "Convert once before the loop"),
         (
             (WAIT, ("queue.py", "get", 171, False), CALLBACK),
@@ -187,7 +191,7 @@ def of_keras(file: str, function: str) -> Line:
         (
             (SVD, of_keras("callbacks/callback_list.py", "on_train_batch_end"), CALLBACK),
             "on_train_batch_end",
-            "Do it in every 100th step",
+            "Do it once before the loop, or in every 100th step",
         ),
         (
             (SVD, of_keras("backend/jax/trainer.py", "predict"), CALLBACK),
@@ -197,7 +201,7 @@ def of_keras(file: str, function: str) -> Line:
         (
             (SVD, of_keras("backend/jax/trainer.py", "fit"), CALLBACK),
             "on_train_batch_end",
-            "Do it in every 100th step",
+            "Do it once before the loop, or in every 100th step",
         ),
     ],
 )
@@ -555,3 +559,41 @@ def test_where_no_line_has_half_of_the_time_the_function_around_is_named(tmp_pat
     report = analyzed(tmp_path, python_group(samples, THREADS))
     (stall,) = (row for row in report.findings if row.code == "callback-stall")
     assert stall.title.endswith("between steps in row, train.py:8")
+
+
+def in_turn(thirds: tuple[int, int, int]) -> list[Sample]:
+    """As `between`, with three stacks, each for so many of the milliseconds between the markers; sampled half way."""
+    samples: list[Sample] = []
+    parts = [ROW] * thirds[0] + [COLUMN] * thirds[1] + [LOGGING] * thirds[2]
+    for ms in range(245):
+        number = int((ms + 0.5) % 61.3 - 43)
+        inner = parts[number] if 0 <= number < len(parts) else None
+        stack = (inner, LOOP, MODULE) if inner else (EXECUTE, STEP, MODULE)
+        samples.append((at_ms(ms + 0.5), MAIN, stack))
+    return samples
+
+
+@pytest.mark.parametrize(
+    ("parts", "costs"),
+    [
+        pytest.param(
+            (8, 6, 5),
+            {"in row, train.py:8": 8, "in column, train.py:9": 6, "in on_log, train.py:20": 5},
+            id="not by which function has most of the gap",
+        ),
+        pytest.param((16, 3, 0), {"in row, train.py:8": 16}, id="3 of 61.3 ms are no finding"),
+    ],
+)
+def test_a_gap_is_divided_where_the_loop_goes_on(
+    parts: tuple[int, int, int], costs: dict[str, int], tmp_path: Path
+) -> None:
+    """Half way between two samples: a gap of 19 ms, the last of which ends 0.7 ms earlier."""
+    report = analyzed(tmp_path, python_group(in_turn(parts), THREADS))
+    found = [row for row in report.findings if row.code == "callback-stall"]
+    assert [row.title.partition("between steps ")[2] for row in found] == list(costs)
+    ledger = report.results.ledger
+    assert ledger is not None
+    whole_ps = ledger.devices[0].states["between"]
+    for row, ms in zip(found, costs.values(), strict=True):
+        assert row.loss is not None
+        assert row.loss.ps_per_step / whole_ps == pytest.approx(ms / 18.3, abs=0.04)

@@ -466,6 +466,20 @@ def is_among(columns: Columns, states: Collection[State]) -> BoolArray:
     return result
 
 
+_TAKEN: Final = (State.NO_CORE, State.PYTHON_THREAD, State.GARBAGE_COLLECTION)
+"""What others take of what a thread does."""
+
+
+def with_taken(columns: Columns, rows: BoolArray) -> BoolArray:
+    """These rows, and those after each that others have taken of it."""
+    taken = is_among(columns, _TAKEN) & (columns.activity == IDLE)
+    last = np.maximum.accumulate(np.where(taken, 0, np.arange(columns.count)))
+    # Those of the next device begin anew.
+    follows = taken & rows[last] & (columns.start_ps >= columns.start_ps[last])
+    result: BoolArray = rows | follows
+    return result
+
+
 def recast_rows(
     columns: Columns,
     rows: BoolArray | Int64Array,

@@ -54,7 +54,7 @@ from traceview.analysis.facts.threads import (
     threads_at_work,
 )
 from traceview.analysis.rules.rule import is_of_jax
-from traceview.base.ids import is_in, sorted_unique, unique_ids
+from traceview.base.ids import is_in, sorted_unique, unique_ids, unique_inverse
 from traceview.base.intervals import (
     NEVER,
     BoolArray,
@@ -75,6 +75,7 @@ from traceview.ledger.build import (
     is_among,
     is_side_work,
     recast_rows,
+    with_taken,
 )
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import State
@@ -476,16 +477,38 @@ def _enter_lines(draft: Draft) -> None:
 def _enter_lines_of(draft: Draft, python: HostPython) -> None:
     columns = draft.columns
     asked = is_among(columns, _OF_A_LINE) & (columns.duration_ps >= _LEAST_OF_A_LINE_PS)
-    asked &= ~_follows_wait(columns)
-    rows = np.flatnonzero(asked & (columns.activity == IDLE))
+    asked &= ~_follows_wait(columns) & (columns.activity == IDLE)
+    columns, asked, turns = _cut_at_turns(columns, asked, python)
+    rows = np.flatnonzero(with_taken(columns, asked))
     start = columns.start_ps[rows]
-    spans = start, start + columns.duration_ps[rows], np.arange(rows.size)
-    known = python.lines.in_each(python.caller, *spans, rows.size)
+    # What runs on while the device does nothing, up to the next turn.
+    stretch = np.cumsum(columns.activity != IDLE)[rows] + places(turns, start, right=True)
+    _, group = unique_inverse(stretch)
+    count = int(group.max(initial=-1)) + 1
+    spans = start, start + columns.duration_ps[rows], group
+    known = python.lines.in_each(python.caller, *spans, count)
     by_kind, by = columns.by_kind.copy(), columns.by.copy()
-    for row, line in zip(rows.tolist(), known, strict=True):
-        if line is not None:
+    for row, number in zip(rows.tolist(), group.tolist(), strict=True):
+        if asked[row] and (line := known[number]) is not None:
             by_kind[row], by[row] = draft.by_line(str(line))
     draft.columns = replace(columns, by_kind=by_kind, by=by)
+
+
+def _cut_at_turns(
+    columns: Columns, chosen: BoolArray, python: HostPython
+) -> tuple[Columns, BoolArray, Int64Array]:
+    """Some rows cut where the loop goes on from one of its calls to another: half way between two samples while the device does nothing.
+
+    Also which rows are chosen then, and when it goes on.
+    """
+    rows = np.flatnonzero(with_taken(columns, chosen))
+    start = columns.start_ps[rows]
+    spans = start, start + columns.duration_ps[rows]
+    since, until, cause = python.lines.causes(python.caller, *spans)
+    goes_on = cause[1:] != cause[:-1]
+    turns = sorted_unique((until[:-1] + since[1:])[goes_on] // 2)
+    cut, number, _ = cut_at(columns, turns, chosen)
+    return cut, chosen[number], turns
 
 
 # The input pipeline

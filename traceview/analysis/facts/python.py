@@ -29,6 +29,7 @@ from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_NS, PS_PER_US
 from traceview.document import numbers
+from traceview.ledger.build import with_taken
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
@@ -323,7 +324,8 @@ def python_of_rows(
     host = max(lost, key=lambda host: lost[host], default=NONE)
     if host not in python_of_host:
         return None
-    spans = ledger.spans_of([d for d in ledger.devices if host_of[d] == host], rows)
+    of_host = [device for device in ledger.devices if host_of[device] == host]
+    spans = ledger.spans_of(of_host, with_taken(ledger.columns, rows))
     whole = np.zeros(spans.start.size, dtype=np.int64)
     line = python_of_host[host].in_each(state, spans.start, spans.end, whole, 1)[0]
     return shared(line) if line else None

@@ -156,7 +156,17 @@ _UNSEEN_ACTIONS: Final = {
 }
 """Where no line is known."""
 
-_AHEAD_IN_A_THREAD: Final = "Do it in every 100th step only, or as ops of the step; make batches ahead in a thread: NumPy keeps no lock of Python."
+
+def _ways(else_: str) -> str:
+    return f"Do it once before the loop, or in every 100th step; what each step needs, {else_}"
+
+
+_NUMPY_ACTION: Final = _ways("make ahead in a thread: NumPy keeps no lock of Python.")
+_OWN_ACTION: Final[Advised] = (
+    "Write it with NumPy on whole arrays, or do it once before the loop, or in every 100th step.",
+    "What each step needs, a process of its own can make ahead; in a thread it keeps Python's lock from the step.",
+)
+"""For Python of the script itself."""
 
 CALLBACK_STALL: Final = Rule(
     code="callback-stall",
@@ -175,7 +185,7 @@ CALLBACK_STALL: Final = Rule(
     # Healthy loops with steps of 2 ms had up to 0.11 ms between steps (two cores); the limit is a choice of ours.
     limits={"least_op_count": 20, "saved_ratio": 0.5, "short_ps": 200_000_000},
     reasons={"short": "any loop takes so long between two steps"},
-    action="Do it in every 100th step only, or as ops of the step; make batches ahead, with ops of `tf.data` or in a process.",
+    action=_ways("make ahead with ops of `tf.data` or in a process."),
     advice=(
         "Python in a thread, or in `tf.py_function`, keeps the lock from the step. Keras callbacks have `save_freq` and "
         "`update_freq`. A second `tf.function` that each step calls belongs into the first."
@@ -194,10 +204,12 @@ CALLBACK_STALL: Final = Rule(
             "Fetch the tensor once, `values = tensor.numpy()`, and index the array: each index of a tensor runs ops.",
             "Or put what needs the values into a graph, `@tf.function`.",
         ),
-        "numpy": (_AHEAD_IN_A_THREAD, "Or make them with ops of `tf.data`."),
-        "jax-numpy": _AHEAD_IN_A_THREAD,
+        "numpy": (_NUMPY_ACTION, "Or make it with ops of `tf.data`."),
+        "jax-numpy": _NUMPY_ACTION,
+        "own": _OWN_ACTION,
+        "jax-own": _OWN_ACTION,
         "jax": (
-            "Do it in every 100th step only, or in the jitted step; make batches ahead in a process: a thread keeps Python's lock.",
+            _ways("make ahead in a process: a thread keeps Python's lock."),
             "A second jitted function that each step calls belongs into the first.",
         ),
     },
@@ -227,17 +239,16 @@ PYTHON_STALL: Final = Rule(
     ),
     # Healthy loops of JAX with steps of 3 ms had up to 0.24 ms of it beside other processes (two cores).
     limits={"short_ps": 250_000_000},
-    action="Move what does not need every step out of the loop, or into the `tf.function` as ops.",
-    advice=(
-        "Or let `tf.data` prepare it (`dataset.map`). `traceview show gaps LOGDIR --state python` shows what was called before "
-        "and after."
-    ),
+    action=_ways("make ahead in `dataset.map`, or with ops of the `tf.function`."),
+    advice="`traceview show gaps LOGDIR --state python` shows what was called before and after.",
     actions={
         **_NO_PYTHON_ACTIONS,
         "jax": (
-            "Write it in `jax.numpy` inside of `jax.jit`; make batches ahead in a process, and reports every 100th step only.",
+            _ways("write in `jax.numpy` inside of `jax.jit`, or make ahead in a process."),
             "A thread keeps Python's lock for up to 5 ms at a time, unless most of its work is NumPy.",
         ),
+        "own": _OWN_ACTION,
+        "jax-own": _OWN_ACTION,
         "jax-reports": (
             "Do it every 100th step only, or write down what is new and nothing twice.",
             "In a thread it keeps Python's lock from the step.",
@@ -247,7 +258,7 @@ PYTHON_STALL: Final = Rule(
             "Each call of a jitted function hashes its static arguments, with all that they hold: 24,000 words took 1.8 ms (JAX 0.10).",
         ),
         "jax-numpy": (
-            "Do it ahead in a thread while the devices compute, in `jax.numpy` inside of `jax.jit`, or every 100th step only.",
+            _ways("make ahead in a thread, while the devices compute, or write in `jax.numpy`."),
             "The thread copies ahead, too, with `jax.device_put`. On the CPU `jax.numpy.sort` and its like are slower than NumPy's.",
         ),
     },
@@ -420,12 +431,16 @@ def _keras_key(python: PythonShare | None, instead: str) -> str:
     hook = _HOOK.fullmatch(function)
     if function in _OF_KERAS or (hook and hook[1]):
         return _OF_KERAS.get(function, "callback")
-    return instead or ("callback" if hook else "")
+    return "callback" if hook and instead in ("", "own") else instead
 
 
-def _numpy_key(python: PythonShare | None) -> str:
-    """The key of the advice for work of NumPy, which keeps no lock."""
-    return "numpy" if python is not None and (python.inner or "").startswith(NUMPY) else ""
+def _work_key(python: PythonShare | None) -> str:
+    """The key of the advice for Python of the script itself, and for work of NumPy, which keeps no lock."""
+    if python is None or python.state != "runs" or python.ratio < CLEAR_RATIO:
+        return ""
+    if python.inner is None:
+        return "own"
+    return "numpy" if python.inner.startswith(NUMPY) else ""
 
 
 def _beside(waits: Waits, key: str) -> tuple[str, dict[str, Argument]]:
@@ -457,7 +472,7 @@ def python_in_step(waits: Waits) -> Finding | None:
         PYTHON_STALL,
         arguments=arguments | beside,
         title=instead if instead in PYTHON_STALL.titles else "",
-        action=_action(instead, note) or _numpy_key(python),
+        action=_action(instead, note) or _work_key(python),
         notes=(instead, note),
         # A pause inside a call of the framework is what that call takes.
         unsure="native" if instead == "native" else _short(waits, PYTHON_STALL),
@@ -489,7 +504,7 @@ def between_steps(waits: Waits) -> Finding | None:
     if key in (*_OF_RUNNING, "converted_values") and waits.tracing:
         key, arguments = TRACED, arguments | waits.tracing
     else:
-        key = _keras_key(python, key or _numpy_key(python))
+        key = _keras_key(python, key or _work_key(python))
     evidence: list[Evidence] = []
     ops = _ops_between_steps(waits, is_in_calls=key == "native")
     if ops is not None:

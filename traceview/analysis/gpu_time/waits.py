@@ -55,6 +55,9 @@ _AFFECTED_RATIO: Final = 0.2
 _OF_AFFECTED_RATIO: Final = 0.8
 """Of the time of a state: where some steps have less of it, the others have it too, and nothing is said of how many."""
 
+_SURELY_SEEN: Final = 3
+"""Rounds of samples: of what takes less, a step may have no sample by chance. A choice of ours."""
+
 _FEWEST_EARLY: Final = 3
 _GROWTH_RATIO: Final = 1.25
 _IN_ORDER: Final = 0.8
@@ -79,6 +82,8 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
     context: Context
     result: Idle
     rows: BoolArray
+    of_samples: bool = False
+    """Whether samples chose them among the rows of their states."""
 
     @cached_property
     def loss(self) -> Loss:
@@ -181,10 +186,20 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         cause[rows] = cause_of[columns.by[rows]]
         of_causes = [cause == each for each in unique_ids(cause[rows]).tolist() if each != NONE]
         costs = [(ledger.loss(each & self.rows).share, each) for each in of_causes]
-        costs = sorted((row for row in costs if row[0] >= LIMIT), key=lambda row: -row[0])
-        others = [self.rows & each for _, each in costs[1:]]
-        rest = self.rows & ~np.logical_or.reduce(others) if others else self.rows
-        return [Waits(self.context, self.result, each) for each in (rest, *others)]
+        costs.sort(key=lambda row: -row[0])
+        large, small = (
+            [row for row in costs if (row[0] >= LIMIT) == is_large] for is_large in (True, False)
+        )
+        others = [self.rows & each for _, each in large[1:]]
+        # What little of the rest has other causes is no part of a large one.
+        left = (
+            [each for _, each in small]
+            if large and sum(share for share, _ in small) < LIMIT
+            else []
+        )
+        rest = self.rows & ~np.logical_or.reduce([*others, *left]) if others or left else self.rows
+        is_part = bool(others or left)
+        return [Waits(self.context, self.result, each, is_part) for each in (rest, *others)]
 
     def gap(self, state: State) -> tuple[str, Gap] | None:
         """The longest listed gap of a device that has most of its time in a state, with the key of the device."""
@@ -251,6 +266,11 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         of_steps = ledger.by_step(self.rows, self.device)
         return of_steps >= max(int(_AFFECTED_RATIO * int(of_steps.max(initial=0))), 1)
 
+    @property
+    def _interval_ps(self) -> int:
+        """The usual time between two rounds of samples of the host."""
+        return median_ps(np.diff(self.context.idle.python[self.host].lines.rounds_ps)) or 0
+
     def _affected(self) -> tuple[tuple[int, ...], dict[str, Argument]]:
         """The numbers of the steps that take what most steps do not have, how many and how long, and how often they come."""
         affected = self.is_affected
@@ -261,6 +281,9 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         of_steps = self.context.ledger.by_step(self.rows, self.device)
         if of_steps[affected].sum() < _OF_AFFECTED_RATIO * of_steps.sum():
             return (), {}
+        each_ps = int(of_steps[affected].sum()) // count
+        if self.of_samples and each_ps < _SURELY_SEEN * self._interval_ps:
+            return (), {}
         chosen = zip(used, affected.tolist(), strict=True)
         steps = tuple(step.number for step, is_affected in chosen if is_affected)
         period = distance_of(steps, [step.number for step in used], FEWEST_SLOW)
@@ -270,7 +293,7 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
                 {"some": Number(count)} if period is None else {"period": Quantity(period, "place")}
             ),
             "used": Number(len(used), "used step"),
-            "each": Quantity(int(of_steps[affected].sum()) // count, "ps"),
+            "each": Quantity(each_ps, "ps"),
         }
 
     def _growth(self) -> dict[str, Argument]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
 from typing import Final
 
+from traceview.analysis.facts.python import shared
 from traceview.analysis.facts.threads import CoreWaits, core_waits
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
@@ -24,6 +26,7 @@ from traceview.base.record import (
     Words,
 )
 from traceview.base.stats import low_median
+from traceview.base.text import lazy_pattern
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
@@ -481,9 +484,22 @@ FEW_CORES: Final = Rule(
 )
 
 
+_ONE_CALL: Final = (
+    "Or limit one call with `threadpoolctl.threadpool_limits(1)`. OpenCV has `cv2.setNumThreads(0)`. A step that calls SciPy took "
+    "7.7 instead of 12.2 ms with one thread of BLAS (two cores)."
+)
+
+_WITH_THREADS: Final = lazy_pattern(
+    r"(?:numpy/linalg|scipy|sklearn|cv2|numba|numexpr|torch|statsmodels)/.*", re.DOTALL
+)
+"""Files and functions of libraries whose native code has threads of its own."""
+
 NATIVE_THREADS: Final = Rule(
     code="native-threads",
     title="{who:loses/lose} {loss} to native threads of the process, which take {busy} of the time of a core",
+    titles={
+        "called": "{who:loses/lose} {loss} to native threads, which take {busy} of the time of a core[, after calls in {line}]"
+    },
     meaning=(
         "Threads of the step were ready to run and had no core, while native threads of the same process ran. They record nothing, and "
         "Python did not start them; mostly NumPy's BLAS, OpenMP or OpenCV did. They may keep a core while they wait."
@@ -497,10 +513,13 @@ NATIVE_THREADS: Final = Rule(
         "If BLAS or OpenMP started them, limit it to one thread: `OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1` before the "
         "command."
     ),
-    advice=(
-        "Or limit one call with `threadpoolctl.threadpool_limits(1)`. OpenCV has `cv2.setNumThreads(0)`. A step that calls SciPy took "
-        "7.7 instead of 12.2 ms with one thread of BLAS (two cores)."
-    ),
+    advice=_ONE_CALL,
+    actions={
+        "called": (
+            "Limit BLAS and OpenMP to one thread: `OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1` before the command.",
+            _ONE_CALL,
+        )
+    },
     reasons={
         "": "the kernel counts how long threads wait for a core; which library started them was not recorded"
     },
@@ -568,10 +587,18 @@ def _native_threads(
         for host, of in waits.items()
         if of is not None and host in windows
     ]
+    python = (context.idle.python.get(host) for host in windows)
+    lines = [line for of in python if of and (line := of.lines.line_calling(_WITH_THREADS))]
+    line = max(lines, key=lambda line: line.sampled_ps, default=None)
     return NATIVE_THREADS.of_rows(
         context,
         rows,
-        arguments={"busy": Quantity(max(took, default=0.0), "ratio")},
+        arguments={
+            "busy": Quantity(max(took, default=0.0), "ratio"),
+            **({"line": shared(line).argument} if line else {}),
+        },
+        title="called" if line else "",
+        action="called" if line else "",
         confidence=("medium", ""),
         keeps_waiting=True,
         takes_cores=True,

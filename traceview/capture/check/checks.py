@@ -65,7 +65,7 @@ _ENVIRONMENT: Final = {
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
 }
 _REASONS: Final = re.compile(
-    r"cannot dlopen|could not load dynamic|could not find cuda drivers|failed call to cuInit|cupti[^\n]{0,200}(?:fail|error|could not)"
+    r"cannot dlopen|could not load dynamic|could not find cuda drivers|failed call to cuInit|cupti[^\n]{0,80}(?:fail|error|could not)"
     r"|insufficient.privileges",
     re.I,
 )

@@ -8,6 +8,7 @@ with a timer of 1 ms, five of six runs without a graph died of a broken heap (Te
 
 from __future__ import annotations
 
+import dis
 import gc
 import json
 import os
@@ -34,6 +35,10 @@ from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
 INTERVAL_NS: Final = 1_000_000
 _FIRST_COST_NS: Final = 200_000
 """Of a sample, as long as none was taken; a choice of ours."""
+_LONG_DUE_US: Final = 500
+"""A round that is so late waited for native code that keeps the GIL: several times the usual. A choice of ours."""
+_BEGIN: Final = dis.opmap.get("RESUME")
+"""The instruction with which a function begins, from Python 3.11 on."""
 _LONG_WAIT_NS: Final = 2_500_000
 """A round that is so late has waited for the GIL: longer than any round takes. A choice of ours."""
 MOST_SAMPLES: Final = 1 << 19
@@ -62,6 +67,7 @@ class Stacks:
         self._places = places
         self._known: dict[int, tuple[CodeType, Origin]] = {}
         """Code by id, and where it is from. What is kept here cannot give its id to another."""
+        self._begins: dict[tuple[int, int], bool] = {}
 
     def learn(self, code: CodeType) -> tuple[CodeType, Origin]:
         """Know code before, which takes longer than a sample."""
@@ -96,6 +102,13 @@ class Stacks:
                 self.of_user.add(number)
         return number
 
+    def has_begun(self, code: CodeType, instruction: int) -> bool:
+        """Whether a function has run anything: there a thread is caught that must let go of the GIL, after native code that could not."""
+        place = id(code), instruction
+        if place not in self._begins:
+            self._begins[place] = _is_begin(code, instruction)
+        return not self._begins[place]
+
     def described(self) -> dict[str, list[Any]]:
         """Tables by number; `frames`: file, function, line and whether it is the user's; `stacks`: frames, the innermost first."""
         files: dict[str, int] = {}
@@ -125,6 +138,14 @@ def _line_of(code: CodeType, instruction: int) -> int:
             break
         known = known if line is None else line
     return known
+
+
+def _is_begin(code: CodeType, instruction: int) -> bool:
+    """Whether an instruction is the one with which a function begins, and not goes on after a `yield` or `await`."""
+    if instruction < 0:
+        return True
+    operation, argument = code.co_code[instruction : instruction + 2]
+    return operation == _BEGIN and not argument & 3
 
 
 _ENABLE: Final = gc.enable
@@ -214,6 +235,7 @@ class PythonListener(WindowListener):
         # Whether a thread beside the main one was seen in code of the script, or at two places of other code.
         self._is_shared = False
         self._seen_at: dict[int, tuple[int, int]] = {}
+        self._last_stack: dict[int, int] = {}
         self._main = main_thread().ident
         self._clocks = ThreadClocks()
 
@@ -362,8 +384,13 @@ class PythonListener(WindowListener):
         for ident, frame in frames.items():
             if not self._is_of_script(ident):
                 continue
-            place = id(frame.f_code), frame.f_lasti
-            stack = self._stacks.number_of(frame)
+            # To learn code lets other threads go on.
+            code, instruction = frame.f_code, frame.f_lasti
+            stack, place = self._stacks.number_of(frame), (id(code), instruction)
+            if late_us > _LONG_DUE_US and not self._stacks.has_begun(code, instruction):
+                # What it waited for is what ran before: the end of a function drops all that it had made.
+                stack = self._last_stack.get(ident, stack)
+            self._last_stack[ident] = stack
             if ident != self._main:
                 has_moved = self._seen_at.setdefault(ident, place) != place
                 self._is_shared |= has_moved or stack in self._stacks.of_user

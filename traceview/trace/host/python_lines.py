@@ -54,6 +54,7 @@ _MOSTLY_RATIO: Final = 0.5
 """A thread that used a core for less of a time spent most of it waiting; JAX waits for a GPU at up to 0.3 of a core (H100)."""
 OFF_CORE_PS: Final = 10 * PS_PER_MS
 """A thread with work may be off a busy core for so long: some slices of other threads, of 3 to 4 ms each on Linux."""
+_AROUND: Final = (1 << 32) - 1
 
 _Place: TypeAlias = tuple[PythonFrame | None, PythonFrame, PythonState]
 """What a line calls, the innermost line there, and what the thread does."""
@@ -316,6 +317,26 @@ class PythonLines:
         """By line of the user's code what the loop of a thread calls there, as `PythonStacks.called_by_loop`."""
         return self.stacks.called_by_loop(self._places_of(thread))
 
+    def causes(
+        self, thread: int, start_ps: Int64Array, end_ps: Int64Array
+    ) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """The samples of a thread in spans that are in time order and apart: since and until when each stands for the thread, and a
+        number for what its loop called, as `PythonStacks.cause`; each int64 `[n]`, in time order.
+        """
+        rows = self._rows_of(thread)
+        span = places(start_ps, self.time_ps[rows]) - 1
+        rows = rows[(span >= 0) & (self.time_ps[rows] <= np.append(end_ps, 0)[span])]
+        pairs = self._samples.stack[rows].astype(np.int64) << 32 | self._samples.around[rows]
+        distinct, pair = unique_inverse(pairs)
+        numbers: dict[str, int] = {}
+        depth = self._depth_of_loop(thread)
+        of_pair = [
+            numbers.setdefault(self.stacks.cause((each >> 32, each & _AROUND), depth), len(numbers))
+            for each in distinct.tolist()
+        ]
+        cause = np.array(of_pair, dtype=np.int64)[pair]
+        return self._since_ps[rows], self._until_ps[rows], cause
+
     def _depth_of_loop(self, thread: int) -> int:
         if thread not in self._loops:
             self._loops[thread] = self.stacks.depth_of_loop(self._places_of(thread))
@@ -364,10 +385,14 @@ class PythonLines:
     def inside(self, thread: int, functions: re.Pattern[str], silences: IntervalSet) -> IntervalSet:
         """When a thread was in a call of functions, by `file function`, as far as samples stand for it, as `dispatching`."""
         rows = self._rows_of(thread)
-        frames = [functions.fullmatch(f"{f.file} {f.function}") for f in self._samples.frames]
-        within = [any(map(frames.__getitem__, stack)) for stack in self._samples.stacks]
-        is_inside = np.array(within, dtype=np.bool_)[self._samples.stack[rows]]
+        is_inside = self.stacks.calls(functions)[self._samples.stack[rows]]
         return self._spoken_for(rows, is_inside, silences)
+
+    def line_calling(self, functions: re.Pattern[str]) -> PythonLine | None:
+        """Where the threads of the script mostly were in calls of functions, by `file function`; None where no sample is."""
+        stack = self._samples.stack
+        rows = np.flatnonzero(self.stacks.calls(functions)[stack] & self.stacks.is_user[stack])
+        return self._line(rows, self._until_ps[rows] - self._since_ps[rows]) if rows.size else None
 
     def _spoken_for(
         self, rows: Int64Array, chosen: BoolArray, silences: IntervalSet

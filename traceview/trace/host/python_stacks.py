@@ -121,26 +121,31 @@ class PythonStacks(Struct, frozen=True, eq=False, dict=True):
                 return depth + (max(codes.values(), default=0) >= least)
             depth += 1
 
-    def called_by_loop(self, count: Mapping[Place, int]) -> dict[str, str]:
-        """By line of the user's code what a loop calls there: a function of the user, or a library; "" where no call tells.
+    def cause(self, place: Place, depth: int) -> str:
+        """What a loop calls: a function of the user, below `depth` others of them, or a library; "" where no call tells."""
+        chain = self.chain(place)
+        if len(chain) > depth:
+            return chain[depth].code
+        return "".join(each.file.partition("/")[0] for each in self.frames(place[0])[-2:-1])
 
-        `count`: the samples of the thread that runs it.
-        """
+    def called_by_loop(self, count: Mapping[Place, int]) -> dict[str, str]:
+        """By line of the user's code what the loop mostly calls there, as `cause`. `count`: samples of the thread that runs it."""
         depth = self.depth_of_loop(count)
         found: dict[str, Counter[str]] = {}
         for place, times in count.items():
-            chain = self.chain(place)
-            if len(chain) > depth:
-                called = chain[depth].code
-            else:
-                called = "".join(
-                    each.file.partition("/")[0] for each in self.frames(place[0])[-2:-1]
-                )
-            for frame in chain[max(depth - 1, 0) :]:
-                found.setdefault(str(frame), Counter())[called] += times
+            for frame in self.chain(place)[max(depth - 1, 0) :]:
+                found.setdefault(str(frame), Counter())[self.cause(place, depth)] += times
         return {line: called.most_common(1)[0][0] for line, called in found.items()}
 
     # All stacks
+
+    def calls(self, functions: re.Pattern[str]) -> BoolArray:
+        """Which are in a call of functions, by `file function`."""
+        frames = [
+            functions.fullmatch(f"{each.file} {each.function}") for each in self.samples.frames
+        ]
+        inside = [any(map(frames.__getitem__, stack)) for stack in self.samples.stacks]
+        return np.array(inside, dtype=np.bool_)
 
     @cached_property
     def ends(self) -> Int64Array:
