@@ -477,20 +477,18 @@ SCRIPT = ("$train.py:1 <module>", 0, 100)
 
 
 @pytest.mark.parametrize(
-    ("frames", "line", "lost_ms"),
+    ("frames", "line"),
     [
-        ((SCRIPT,), "train.py:1", 30),
-        ((("$fromnumeric.py:9 sort", 0, 30), ("$numpy sort", 2, 28)), "sort, fromnumeric.py:9", 30),
-        ((SCRIPT, ("$train.py:9 augmented", 1, 29)), "augmented, train.py:9", 28),
+        ((SCRIPT,), "train.py:1"),
+        ((("$fromnumeric.py:9 sort", 0, 30), ("$numpy sort", 2, 28)), "sort, fromnumeric.py:9"),
+        ((SCRIPT, ("$train.py:9 augmented", 1, 29)), "augmented, train.py:9"),
         (
             (SCRIPT, ("$train.py:9 augmented", 1, 29), ("$numpy sort", 2, 28)),
             "augmented, train.py:9 (sort of numpy)",
-            28,
         ),
         (
             (SCRIPT, ("$train.py:9 augmented", 1, 29), ("$fromnumeric.py:9 sort", 2, 28)),
             "augmented, train.py:9 (sort of fromnumeric)",
-            28,
         ),
         (
             (
@@ -499,17 +497,15 @@ SCRIPT = ("$train.py:1 <module>", 0, 100)
                 ("$train.py:9 made", 1, 29),
             ),
             "made, train.py:9",
-            28,
         ),
         (
             # Most of the time counts, not most of the frames.
             (
                 SCRIPT,
-                *(("$train.py:5 short", 1 + place, 1.9 + place) for place in range(9)),
+                *(("$train.py:5 short", 1 + place, 1.4 + place) for place in range(9)),
                 ("$train.py:9 long", 10, 29),
             ),
             "long, train.py:9",
-            19,
         ),
     ],
     ids=[
@@ -523,13 +519,11 @@ SCRIPT = ("$train.py:1 <module>", 0, 100)
     ],
 )
 def test_the_line_of_the_script(
-    frames: tuple[tuple[str, float, float], ...], line: str, lost_ms: int, tmp_path: Path
+    frames: tuple[tuple[str, float, float], ...], line: str, tmp_path: Path
 ) -> None:
-    """What the script does itself around it, in 2 ms, is no part of it."""
     found = findings(tmp_path, *frames)[0]
     assert found.code == "python-stall"
-    lost = f"{lost_ms}.0 of 100 ms ({lost_ms}%)"
-    assert found.title == f"GPU:0 waits {lost} for Python in the step in {line}"
+    assert found.title == f"GPU:0 waits 30.0 of 100 ms (30%) for Python in the step in {line}"
 
 
 def test_where_no_frame_is_open_no_python_ran(tmp_path: Path) -> None:

@@ -186,20 +186,10 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         cause[rows] = cause_of[columns.by[rows]]
         of_causes = [cause == each for each in unique_ids(cause[rows]).tolist() if each != NONE]
         costs = [(ledger.loss(each & self.rows).share, each) for each in of_causes]
-        costs.sort(key=lambda row: -row[0])
-        large, small = (
-            [row for row in costs if (row[0] >= LIMIT) == is_large] for is_large in (True, False)
-        )
-        others = [self.rows & each for _, each in large[1:]]
-        # What little of the rest has other causes is no part of a large one.
-        left = (
-            [each for _, each in small]
-            if large and sum(share for share, _ in small) < LIMIT
-            else []
-        )
-        rest = self.rows & ~np.logical_or.reduce([*others, *left]) if others or left else self.rows
-        is_part = bool(others or left)
-        return [Waits(self.context, self.result, each, is_part) for each in (rest, *others)]
+        costs = sorted((row for row in costs if row[0] >= LIMIT), key=lambda row: -row[0])
+        others = [self.rows & each for _, each in costs[1:]]
+        rest = self.rows & ~np.logical_or.reduce(others) if others else self.rows
+        return [Waits(self.context, self.result, each, bool(others)) for each in (rest, *others)]
 
     def gap(self, state: State) -> tuple[str, Gap] | None:
         """The longest listed gap of a device that has most of its time in a state, with the key of the device."""
