@@ -502,8 +502,8 @@ SCRIPT = ("$train.py:1 <module>", 0, 100)
             # Most of the time counts, not most of the frames.
             (
                 SCRIPT,
-                *(("$train.py:5 short", 1 + place, 1.4 + place) for place in range(9)),
-                ("$train.py:9 long", 10, 29),
+                *(("$train.py:5 short", 1 + place, 1.1 + place) for place in range(3)),
+                ("$train.py:9 long", 4, 29),
             ),
             "long, train.py:9",
         ),
