@@ -264,17 +264,28 @@ def copies(*, donated: tuple[int, ...] = (), aliased: tuple[int, ...] = ()) -> d
     module.computation(2).root_id = filled
     module.add("copy.4", "copy", module.add("fusion.1", "fusion", calls=(2,)))
     module.add("copy.5", "copy", module.add("of_body", "parameter", computation=3), computation=3)
-    module.add("copy.6", "copy")
+    module.add("copy.6", "copy", computation=4)
+    module.add("inner", "while", calls=(4,), computation=3)
+    module.add("loop", "while", calls=(3,), scope="jit(f)/jit(_gamma)/while", line=("f.py", 7))
+    module.add("copy.7", "copy", first, scope="jit(f)/copy")
     for number in donated:
         module.message.buffer_donor.entries.add(parameter_number=number)
     for number in aliased:
         module.message.input_output_alias.entries.add(parameter_number=number)
-    found = read(module.message)
-    return {name: each.copied for name, each in found.items() if name.startswith("copy")}
+    found = {name: each for name, each in read(module.message).items() if name.startswith("copy")}
+    of_the_loop = ("jit(f)/jit(_gamma)/while/copy", "f.py:7")
+    said = {name: (each.scope, each.line) for name, each in found.items() if each.scope}
+    assert said == {
+        "copy.5": of_the_loop,
+        "copy.6": of_the_loop,
+        "copy.7": ("jit(f)/copy", ""),
+    }
+    return {name: each.copied for name, each in found.items()}
 
 
 def test_a_copy_is_of_an_argument_that_may_not_be_overwritten() -> None:
-    others = {"copy.3": "", "copy.4": "", "copy.5": "inside", "copy.6": ""}
+    """Of those that XLA adds: one in a loop has the scope and the line of that, as of what the loop is made for."""
+    others = {"copy.3": "", "copy.4": "", "copy.5": "inside", "copy.6": "inside", "copy.7": ""}
     assert copies() == {"copy.1": "argument", "copy.2": "argument", **others}
     assert copies(donated=(0,)) == {"copy.1": "", "copy.2": "argument", **others}
     assert copies(aliased=(1,)) == {"copy.1": "argument", "copy.2": "", **others}

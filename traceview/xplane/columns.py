@@ -328,7 +328,8 @@ class Instruction(Struct, frozen=True):
     the same in every run. `is_repeated`: each of the `partitions` of the program computes the same, from what all are given
     whole. `is_update`: it computes with gradients, and is none. `flops`: of its products of matrices, convolutions and attention, None where they are not known;
     `operand_type`: the number of the type of what the first of them multiplies. `exchange`: of a collective. `copied`: of a
-    `copy` whether it is of an `argument` that the program may not overwrite, or `inside` of a loop or a branch.
+    `copy` that XLA has added whether it is of an `argument` that the program may not overwrite, or `inside` of a loop or a branch, whose scope
+    and line it has.
     `need`: `number` of a gradient of which the program uses no more than a number, such as a norm; `choice` of what a
     `select` may drop for an array as it was given, by a condition on numbers that were given; `mask` of what is used in a
     `part` that the program says; `zeros` of products with a constant of which this part is not 0; `order` of products of three matrices that take this part in another order;

@@ -253,7 +253,7 @@ class _Program:
             instruction.name: Instruction(
                 self._name,
                 instruction.name,
-                *self._module.said(instruction),
+                *self._said(instruction, computation),
                 self._shape(instruction.shape).element_type,
                 (computation.id, instruction.id) in shares.constants,
                 (computation.id, instruction.id) in shares.repeated,
@@ -269,6 +269,14 @@ class _Program:
             )
             for computation, instruction in self._module.named(self._wanted)
         }
+
+    def _said(self, instruction: HloInstruction, computation: Computation) -> tuple[str, str, str]:
+        said = self._module.said(instruction)
+        return self._module.said_around(computation) if self._is_added(instruction) else said
+
+    def _is_added(self, instruction: HloInstruction) -> bool:
+        """Whether it is a copy that XLA has added: the source has none there."""
+        return instruction.opcode == "copy" and "/" not in self._module.said(instruction)[0]
 
     # What follows gradients
 
@@ -385,9 +393,11 @@ class _Program:
     # What it copies
 
     def _copied(self, instruction: HloInstruction, computation: Computation, flow: Flow) -> Copied:
-        """Whether a copy is of an argument that the program may not overwrite, or in a loop or a branch."""
-        if instruction.opcode != "copy" or computation is not self._module.entry:
-            return "inside" if instruction.opcode == "copy" else ""
+        """Whether a copy that XLA has added is of an argument that the program may not overwrite, or in a loop or a branch."""
+        if not self._is_added(instruction):
+            return ""
+        if computation is not self._module.entry:
+            return "inside"
         made_of = flow.viewed((computation.id, instruction.id)) or instruction
         number = self._module.fields(made_of).number(PARAMETER_NUMBER)
         is_kept = made_of.opcode == "parameter" and number not in self._module.overwritten

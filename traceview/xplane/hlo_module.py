@@ -233,6 +233,27 @@ class Module:
         scope, op_type, line = self._said_inside(instruction.called[0])
         return (scope, op_type, said[2] or line) if scope else said
 
+    def said_around(self, computation: Computation) -> tuple[str, str, str]:
+        """The same of a copy that XLA has added to a computation, such as the body of a loop: of what runs that."""
+        for _ in range(DEEPEST):
+            if computation.id not in self._callers:
+                break
+            computation, instruction = self._callers[computation.id]
+            scope, _, line = self.said(instruction)
+            if "/" in scope:
+                return f"{scope}/copy", "", line
+        return "", "", ""
+
+    @cached_property
+    def _callers(self) -> dict[int, tuple[Computation, HloInstruction]]:
+        """By id of a computation the instruction that calls it, in its computation."""
+        return {
+            called: (computation, instruction)
+            for computation in self._computations.values()
+            for instruction in computation.instructions
+            for called in instruction.called
+        }
+
     def _said_inside(self, id_: int) -> tuple[str, str, str]:
         """The same of the root of a computation, else of the first instruction in it that has a scope."""
         if id_ not in self._roots:

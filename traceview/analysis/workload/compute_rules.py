@@ -410,7 +410,7 @@ COSTLY_OPS: Final = _rule(
         "images": "{who:spends/spend} {loss} on transforming images[: {ops}][ in {line}]",
         "layout": "{who:spends/spend} {loss} on transposing tensors[: {ops}][ in {line}]",
         "donating": "{who:spends/spend} {loss} on copies of arguments of the program",
-        "copying": "{who:spends/spend} {loss} on copies that XLA adds to loops",
+        "copying": "{who:spends/spend} {loss} on copies that XLA adds to loops[ in {line}]",
         "zeros": "{who:spends/spend} {loss} on multiplying with zeros[: {ops}][ in {line}]",
         "mask": "{who:spends/spend} {loss} on results that a mask drops[: {ops}][ in {line}]",
         "order": "{who:spends/spend} {loss} on products that are small in another order[: {ops}][ in {line}]",
@@ -521,7 +521,7 @@ COSTLY_OPS: Final = _rule(
             "`permutation`, and `choice` with `replace=False`, sort all places: 116 ms for 256 of 200,000, `top_k` 2.4, `randint` 0.05 (JAX 0.10).",
         ),
         "random": (
-            "Draw fewer numbers: one for each row or channel, not each element, or uniform instead of normal ones.",
+            "Draw fewer numbers: one for each row or channel, not each element; or by a simpler distribution, such as uniform.",
             "`Dropout(noise_shape=...)` and `SpatialDropout1D` do that. Noise that may repeat can be drawn once for many steps.",
         ),
         "exchanged_random": (

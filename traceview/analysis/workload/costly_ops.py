@@ -112,8 +112,8 @@ _COPYING: Final = replace(COSTLY_OPS, limit=COPIES_RATIO)
 
 
 def _is_copy(copied: str, each: Instruction) -> bool:
-    """Whether an instruction is such a copy, and XLA has added it."""
-    return each.copied == copied and not each.scope and _COPY.fullmatch(each.name) is not None
+    """Whether an instruction is such a copy."""
+    return each.copied == copied and _COPY.fullmatch(each.name) is not None
 
 
 BY_NAME: Final = (
