@@ -482,6 +482,18 @@ def test_a_thread_that_is_ready_without_a_core_does_not_wait(ready_ms: float, st
     assert line.state == state
 
 
+@pytest.mark.parametrize(("ready_ms", "state"), [(5, "runs"), (4, "waits")])
+def test_a_thread_is_ready_only_while_it_does_not_run(ready_ms: float, state: str) -> None:
+    """It runs for 5 ms at one line, and for none at another, in one look at its clock: there it was ready, or slept for 1 ms."""
+    samples = [(at_ms(ms), LOADER, (STEP if ms <= 5 else PARSE,)) for ms in range(11)]
+    clocks = clocks_of([0, 10], [0, 5], [0, ready_ms])
+    cpu_us = [1000 * min(ms, 5) for ms in range(11)]
+    lines = python_lines_of(samples, cpu_us, clocks=clocks)
+    line = lines.at(LOADER, np.array([6 * 10**9]), np.array([10**10]))
+    assert line is not None
+    assert line.state == state
+
+
 # What a loop calls
 
 LOOP: Line = ("train.py", "main", 63, True)

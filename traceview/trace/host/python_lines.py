@@ -575,10 +575,16 @@ class PythonLines:
             if clocks and (place := clocks.of_python(thread)) != NONE:
                 rows, clock_ps = self._rows_of(number), clocks.ready_ps[place]
                 since, until = times = np.stack((self.previous_ps[rows], self.time_ps[rows]))
-                before, after = np.interp(times, clocks.time_ps, clock_ps)
                 first = np.maximum(places(clocks.time_ps, since, right=True) - 1, 0)
                 last = np.minimum(places(clocks.time_ps, until), clock_ps.size - 1)
-                ready_ps[:, rows] = after - before, clock_ps[last] - clock_ps[first]
+                # It was ready at most as long as it did not run, and in any such time with the same probability.
+                ready, off = np.diff(clock_ps), np.diff(clocks.time_ps - clocks.ran_ps[place])
+                likely = np.minimum(ready / np.maximum(off, np.maximum(ready, 1)), 1.0)
+                until_each = np.append(0, np.cumsum(likely * np.diff(clocks.time_ps)))
+                before, after = np.interp(times, clocks.time_ps, until_each)
+                passed, used = self._passed_ps[rows], np.maximum(self._used_ps[rows], 0)
+                of_rest = (after - before) * np.maximum(passed - used, 0) / np.maximum(passed, 1)
+                ready_ps[:, rows] = of_rest, clock_ps[last] - clock_ps[first]
         return ready_ps
 
     @cached_property

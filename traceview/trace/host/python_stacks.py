@@ -86,12 +86,15 @@ class PythonStacks(Struct, frozen=True, eq=False, dict=True):
         return next(asks, [frames[0], *called][-1])
 
     def called(self, stack: int) -> PythonFrame | None:
-        """What the user's line calls of a library, by its public name, else the innermost; None where it runs itself."""
+        """What the user's line calls of a library, by its first public name, else the first; None where it runs itself, or native
+        code that goes on in a module of its own, as `datetime` does in `_strptime`.
+        """
         frames = self.frames(stack)[-2::-1]
         if not self.is_user[stack] or not frames:
             return None
         named = (each for each in frames if _NOT_PUBLIC.match(each.code) is None)
-        return next(named, frames[-1])
+        called = next(named, frames[0])
+        return None if called.file.startswith("_") else called
 
     # What is around it
 
