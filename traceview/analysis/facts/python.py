@@ -91,7 +91,7 @@ _AWAITED_IN: Final = {
     "manager": ("multiprocessing/managers.py",),
     "queue": ("queue.py", "threading.py", "multiprocessing/", "concurrent/futures/"),
     "network": ("socket.py", "ssl.py", "http/", "urllib/", "urllib3/", "requests/"),
-    "native": ("keras/", "tf_keras/"),
+    "native": ("keras/", "tf_keras/", "jax/_src/array.py"),
 }
 """What the line of a library holds in which a thread waits for each of these: its module, or its function."""
 
