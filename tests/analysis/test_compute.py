@@ -132,6 +132,11 @@ TO_LAST = "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true>(c
         ("TopKV2", "fusion", "sorting: TopKV2"),
         ("StatelessRandomNormalV2", "fusion", "drawing random numbers: StatelessRandomNormalV2"),
         ("ResizeBilinear", "fusion", "transforming images: ResizeBilinear"),
+        (
+            "TensorScatterUpdate",
+            "fusion",
+            "copies of a tensor to change a part of it: TensorScatterUpdate",
+        ),
         ("_MklTranspose", "fusion", "transposing tensors: Transpose"),
         ("Conv2D", TO_LAST, "transposing tensors: Conv2D"),
         ("Conv2D", "fusion", ""),

@@ -156,6 +156,7 @@ BY_NAME: Final = (
             r"(?:Adjust(?:Contrast|Hue|Saturation)|CropAndResize|ImageProjectiveTransform|Resize)\w*|RGBToHSV|HSVToRGB"
         ),
     ),
+    OpsByName(COSTLY_OPS, "updating", lazy_pattern(r"TensorScatter\w+")),
     # Kernels of cuDNN in front of and behind convolutions. Transpositions of XLA were up to 14% of healthy steps on CPUs.
     OpsByName(
         COSTLY_OPS,
