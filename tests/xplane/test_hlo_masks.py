@@ -210,6 +210,29 @@ def test_products_that_are_small_in_another_order() -> None:
     assert not needs(chain(4, is_also="given"), "order")
 
 
+def attention(between: str = "transpose") -> ModuleWriter:
+    """Without a softmax: scores of 64 queries and keys of 8 numbers in each of 4 heads, and what their values add up to."""
+    module = ModuleWriter()
+    queries, keys, values = (
+        module.add(name, "parameter", shape=(4, 64, 8)) for name in ("queries", "keys", "values")
+    )
+    product(module, "scores", queries, keys, (4, 64, 64), summed=(2, 2), batch=True)
+    scores = module.add("between", between, module.last().id, shape=(4, 64, 64))
+    if between == "transpose":
+        dims(module, 0, 2, 1)
+    summed = (1, 1) if between == "transpose" else (2, 1)
+    module.computation().root_id = product(
+        module, "seen", scores, values, (4, 64, 8), summed=summed, batch=True
+    )
+    return module
+
+
+def test_products_of_each_head_that_are_small_in_another_order() -> None:
+    """2 * 8 * 8 * 128 operations instead of 2 * 64 * 64 * 16 in each head."""
+    assert needs(attention(), "order") == dict.fromkeys(["scores", "seen"], 0.125)
+    assert not needs(attention("exponential"), "order")
+
+
 def exchanged(
     *,
     is_divided: bool = False,

@@ -426,15 +426,18 @@ class Masks:
         """Products of three matrices that take less in another order, by event, and which part of their operations that takes."""
         found: dict[Key, float] = {}
         for number, of in self._products.items():
-            sizes = self._nodes[number].sizes
-            if len(sizes) != 2 or len(of.summed) != 1 or len(of.pairs[0]) != 1:
+            sizes, count = self._nodes[number].sizes, self._matrices(number)
+            own = {to for _, to in of.pairs[0]} ^ {to for _, to in of.pairs[1]}
+            if not count or len(own) != 2:
                 continue
             readers = self._multiplied(number)
+            if any(self._matrices(one) != count for one in readers):
+                continue
             summed = self._nodes[self._nodes[number].operands[0]].sizes[of.summed[0][0]]
             # The third matrix has as many columns, or rows, as that.
             columns = sum(self._products[one].flops // (2 * prod(sizes)) for one in readers)
             now = of.flops + sum(self._products[one].flops for one in readers)
-            other = 2 * summed * columns * sum(sizes)
+            other = 2 * count * summed * columns * sum(sizes[dim] for dim in own)
             if readers and other <= _MOST_LEFT * now:
                 thirds = set[int]().union(*map(self._factors, readers)) - {
                     self._nodes[number].alike
@@ -444,6 +447,14 @@ class Masks:
                 keys = (self._nodes[one].owner for one in (number, *readers, *made))
                 found.update(dict.fromkeys(keys, other / now))
         return found
+
+    def _matrices(self, number: int) -> int:
+        """How many products of two matrices a product is; 0 where it sums over more than one dimension, or is no such product."""
+        of, node = self._products[number], self._nodes[number]
+        if node.at.opcode == "convolution" or len(of.summed) != 1:
+            return 0
+        batches = {to for _, to in of.pairs[0]} & {to for _, to in of.pairs[1]}
+        return prod(node.sizes[dim] for dim in batches)
 
     def _factors(self, number: int) -> set[int]:
         """What a product multiplies, in whatever order and type."""
@@ -464,12 +475,7 @@ class Masks:
                 is_multiple = node.at.opcode in ("multiply", "divide") and not any(
                     self._varies[each] for each in others
                 )
-                if (
-                    of is not None
-                    and len(node.sizes) == 2
-                    and len(of.summed) == 1
-                    and len(others) == 1
-                ):
+                if of is not None and len(others) == 1 and self._matrices(one):
                     found.append(one)
                 elif is_multiple or node.at.opcode in VIEWS | {"convert", "negate"}:
                     open_.append(one)

@@ -463,7 +463,7 @@ COSTLY_OPS: Final = _rule(
             "The gradient of 8 slices took 12.3 ms, of `tf.unstack` 1.2. `TimeDistributed`: reshape time into the batch.",
         ),
         "order": (
-            "Multiply with the narrow matrix first: `(rows @ down) @ up`, not `rows @ (down @ up)`; its gradients then do so, too.",
+            "Multiply narrow matrices first: `(rows @ down) @ up`, or without a softmax `queries @ (keys.T @ values)`; gradients then do so, too.",
             "So adapters are quicker beside a layer than added to its weights: its own gradient, as large as these, is not made.",
         ),
         "again": (
