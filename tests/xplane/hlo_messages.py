@@ -44,7 +44,7 @@ HloInstructionProto: 1 name bytes, 2 opcode bytes, 3 shape ShapeProto, 7 metadat
     15 window Window, 33 gather_dimension_numbers GatherDimensionNumbers,
     34 *gather_slice_sizes int64, 48 scatter_dimension_numbers ScatterDimensionNumbers,
     16 convolution_dimension_numbers ConvolutionDimensionNumbers, 28 custom_call_target bytes,
-    30 dot_dimension_numbers DotDimensionNumbers, 35 id int64, 36 *operand_ids int64,
+    30 dot_dimension_numbers DotDimensionNumbers, 32 *fft_length int64, 35 id int64, 36 *operand_ids int64,
     38 *called_computation_ids int64, 43 backend_config bytes, 49 *replica_groups ReplicaGroup, 50 feature_group_count int64,
     52 *source_target_pairs SourceTarget, 63 comparison_direction bytes, 65 custom_call_has_side_effect bool,
     71 use_global_device_ids bool, 87 collective_device_list CollectiveDeviceListProto,

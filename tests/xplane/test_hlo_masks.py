@@ -463,3 +463,24 @@ def test_a_convolution_of_single_places_is_a_product(
     module.last().feature_group_count = groups
     module.computation().root_id = root
     assert needs(module, "copies") == ({"made": 0.25} if is_product else {})
+
+
+@pytest.mark.parametrize(
+    ("lengths", "part"),
+    [((8192,), 1), ((8190,), 1), ((8137,), 0.5), ((64, 2731 * 3), 0.25), ((8191,), 0.15)],
+)
+def test_the_length_of_a_transform(lengths: tuple[int, ...], part: float) -> None:
+    """8190 is 2 * 9 * 5 * 7 * 13; 8137 is 79 * 103."""
+    module = ModuleWriter()
+    rows = module.add("rows", "parameter", shape=lengths)
+    module.computation().root_id = module.add("fft.1", "fft", rows, shape=lengths)
+    module.last().fft_length.extend(lengths)
+    assert needs(module, "length") == ({"fft.1": part} if part < 1 else {})
+
+
+@pytest.mark.parametrize("length", [0, -5, 1 << 62])
+def test_what_is_no_length_of_a_transform(length: int) -> None:
+    module = ModuleWriter()
+    module.computation().root_id = module.add("fft.1", "fft", module.add("rows", "parameter"))
+    module.last().fft_length.append(length)
+    assert not needs(module, "length")

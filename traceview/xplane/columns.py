@@ -302,6 +302,7 @@ Need: TypeAlias = Literal[
     "mask",
     "zeros",
     "order",
+    "length",
     "copies",
     "alike",
     "examples",
@@ -332,7 +333,8 @@ class Instruction(Struct, frozen=True):
     and line it has.
     `need`: `number` of a gradient of which the program uses no more than a number, such as a norm; `choice` of what a
     `select` may drop for an array as it was given, by a condition on numbers that were given; `mask` of what is used in a
-    `part` that the program says; `zeros` of products with a constant of which this part is not 0; `order` of products of three matrices that take this part in another order;
+    `part` that the program says; `zeros` of products with a constant of which this part is not 0; `order` of products of three matrices that take this part in another order; `length` of a Fourier transform that
+    takes about this part with a length without large prime factors;
     `copies` of products of rows of which all but this part are copies; `alike` of a collective that in all but this part exchanges what all devices have alike, or
     gathers what each then computes alike, and of a copy for such a one; `activations` of a collective of what a model makes of its batch, or of the gradients of that.
     `taken`, `given`: the arrays that the program takes and gives.

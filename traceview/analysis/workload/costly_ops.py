@@ -120,6 +120,7 @@ BY_NAME: Final = (
     OpsByName(UNTRAINED, "number", is_one=lambda each: each.need == "number"),
     OpsByName(CHOSEN, "choice", is_one=lambda each: each.need == "choice"),
     OpsByName(COSTLY_OPS, "order", is_one=lambda each: each.need == "order"),
+    OpsByName(COSTLY_OPS, "length", is_one=lambda each: each.need == "length"),
     OpsByName(COSTLY_OPS, "copies", is_one=lambda each: each.need == "copies"),
     OpsByName(COSTLY_OPS, "examples", is_one=lambda each: each.need == "examples"),
     OpsByName(COSTLY_OPS, "zeros", is_one=lambda each: each.need == "zeros"),
