@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,11 @@ import traceview
 from scripts.cuda_trace import NCCL_NAME, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from tests.analysis.made import analyzed
+from tests.analysis.made import analyzed, in_program
 from tests.python_sidecars import PROFILE_START_NS, Sample, python_group
 from tests.reports import full_report
 from tests.trace.test_replicas import FIRST, SECOND, component
+from tests.xplane.hlo_messages import ModuleWriter, add_programs
 from traceview.analysis.exchange.balance import CHANCE, Balance, balance_section, is_steady
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
@@ -225,8 +227,11 @@ def test_devices_with_steps_of_their_own_take_turns_in_the_window(tmp_path: Path
 # Stages of a pipeline
 
 
-def stages(batches: int, sum_ms: float = 0.0, compute_ms: float = 10.0) -> CudaTrace:
-    """Two GPUs as stages for so many micro-batches a step, forward and back; then one of them comes later to a sum, which ends the step."""
+def stages(batches: int, sum_ms: float = 0.0, compute_ms: float = 10.0, **sends: Any) -> CudaTrace:
+    """Two GPUs as stages for so many micro-batches a step, forward and back; then one of them comes later to a sum, which ends the step.
+
+    `sends`: of the exchanges between stages.
+    """
     trace = new_trace(length_ms=850)
     for number, step in enumerate(marked_steps(trace, period_ms=200, marker_ms=200)):
         # What each stage does in a turn forward, and back.
@@ -240,7 +245,7 @@ def stages(batches: int, sum_ms: float = 0.0, compute_ms: float = 10.0) -> CudaT
                 if 0 <= place - stage < batches:
                     end += compute_ms
                     step.kernel(ordinal, begin, end)
-                step.kernel(ordinal, end, begin + compute_ms + 1, name=SEND, stream=22)
+                step.kernel(ordinal, end, begin + compute_ms + 1, name=SEND, stream=22, **sends)
         end = 2 + turns * (compute_ms + 1)
         late = number % 2
         step.kernel(late, end, end + 0.1 + sum_ms)
@@ -274,6 +279,28 @@ def test_few_micro_batches_let_stages_wait(
     assert {"collective-exposed", "small-collectives"}.isdisjoint(
         row.code for row in report.findings
     )
+
+
+@pytest.mark.parametrize(
+    ("scope", "action"),
+    [
+        ("jit(step)/jvp(ppermute)", "Split the batch"),
+        ("jit(step)/transpose(jvp(ppermute))", "Split the batch"),
+        ("jit(step)/shard_map/ppermute", "Let one collective do it"),
+        ("", "Split the batch"),
+    ],
+)
+def test_what_is_not_differentiated_is_sent_by_no_stage(
+    scope: str, action: str, tmp_path: Path
+) -> None:
+    module = ModuleWriter()
+    given = module.add("p", "parameter")
+    module.computation().root_id = module.add("send.1", "collective-permute", given, scope=scope)
+    path = stages(1, op=None, stats=in_program("send.1", "jit_step", 1)).write(tmp_path)
+    add_programs(path, {"jit_step(1)": module})
+    finding = findings(traceview.analyze(tmp_path))["pipeline-bubble"]
+    assert finding.action.startswith(action)
+    assert ("micro-batch" in finding.explanation) == action.startswith("Split")
 
 
 @pytest.mark.parametrize(

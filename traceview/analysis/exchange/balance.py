@@ -60,6 +60,7 @@ from traceview.document.vocabulary import DEVICE_KINDS, look_of
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, totals
+from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import graph_lines, op_labels, split_op
 from traceview.trace.model import machine_of
 from traceview.trace.strategy.replicas import CPU
@@ -381,6 +382,11 @@ def _pipeline(context: Context, result: Balance) -> Finding | None:
         return None
     line = line_of_rows(context, sends)
     arguments: dict[str, Argument] = {"line": Line(line)} if line else {}
+    # Stages send what they make of a batch, and back the gradients of that.
+    trace = context.trace
+    of_sends = unique_ids(trace.device_columns.instruction[collectives.sends]).tolist()
+    scopes = ["" if each == NONE else trace.instructions[each].scope for each in of_sends]
+    is_outside = all(scope and "jvp(" not in scope for scope in scopes)
     return PIPELINE.of_rows(
         context,
         waits,
@@ -390,8 +396,9 @@ def _pipeline(context: Context, result: Balance) -> Finding | None:
             "batches": Number(batches, "micro-batch"),
             "stages": Number(stages, "stage"),
         },
-        notes=("batches",),
-        evidence=[Evidence("batch_count", batches, None, "")],
+        action="outside" if is_outside else "",
+        notes=() if is_outside else ("batches",),
+        evidence=[] if is_outside else [Evidence("batch_count", batches, None, "")],
         confidence=("low", "cores") if result.kind == "replica" else ("high", ""),
     )
 
