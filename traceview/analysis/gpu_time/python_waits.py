@@ -51,7 +51,7 @@ _NO_PYTHON: Final = {
     "network": "That line waits for the network most of the time.",
     "answers": "That line waits for answers in an event loop most of the time.",
     "native": (
-        "That line is in calls of TensorFlow most of the time: they run ops outside of the step, or fetch a value and wait until "
+        "That line is in calls of the framework most of the time: they run ops outside of the step, or fetch a value and wait until "
         "it is computed."
     ),
 }

@@ -57,10 +57,10 @@ from traceview.analysis.workload.compute_rules import (
     VARIABLE_WORK,
 )
 from traceview.analysis.workload.costly_ops import (
+    AGAIN,
     BY_NAME,
     GROUPS,
     LOW_RATE,
-    OF_FUNCTION,
     all_ps,
     labels_by_name,
     multiplies_nothing,
@@ -386,8 +386,8 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     is_free &= ~(context.once(_misplaced_labels) | repeated | (casts & (found is not None)))
     again = of_second_gradients(context) & ~context.once(_misplaced_labels)
     ps = context.once(all_ps)
-    is_part = ps[again].sum() <= OF_FUNCTION.limits["most_again_ratio"] * ps.sum()
-    found = _of_ops(context, OF_FUNCTION, again, key="again") if is_part else None
+    is_part = ps[again].sum() <= AGAIN.limits["most_again_ratio"] * ps.sum()
+    found = _of_ops(context, AGAIN, again, key="again") if is_part else None
     yield found
     is_explained = again & (found is not None)
     pairs = named["pair_ops"] & is_model & ~(context.once(_misplaced_labels) | is_explained)

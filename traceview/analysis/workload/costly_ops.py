@@ -25,6 +25,7 @@ from traceview.analysis.measures.op_work import (
 )
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.workload.compute_rules import (
+    AGAIN_RATIO,
     CHOSEN,
     COPIES_RATIO,
     COSTLY_OPS,
@@ -299,11 +300,11 @@ class Group(Struct, frozen=True):
     choose: Callable[[Context, BoolArray], BoolArray]
 
 
-OF_FUNCTION: Final = replace(COSTLY_OPS, limit=FUNCTION_RATIO)
+AGAIN: Final = replace(COSTLY_OPS, limit=AGAIN_RATIO)
 
 GROUPS: Final = (
     Group(replace(COSTLY_OPS, limit=MOVING_RATIO), "moving", moving),
-    Group(OF_FUNCTION, "function", of_one_function),
+    Group(replace(COSTLY_OPS, limit=FUNCTION_RATIO), "function", of_one_function),
     Group(replace(COSTLY_OPS, limit=TYPE_RATIO), "", of_one_type),
     Group(replace(COSTLY_OPS, limit=TYPE_RATIO), "function", partial(of_one_function, most=1.0)),
 )
