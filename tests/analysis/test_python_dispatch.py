@@ -367,16 +367,21 @@ def test_what_slows_all_python_down_is_said_of_python_that_runs(
 
 
 @pytest.mark.parametrize(
-    ("stack", "where"),
+    ("stack", "late_us", "where"),
     [
-        ((CHANCE, WORK), "with ops of tf.data or in a process."),
-        ((NUMPY, WORK), "ahead in a thread: NumPy"),
+        ((CHANCE, WORK), None, "with ops of tf.data or in a process."),
+        ((NUMPY, WORK), None, "ahead in a thread"),
+        # A round that waits for the lock shows that it is kept, whatever runs there.
+        ((NUMPY, WORK), 300, "with ops of tf.data or in a process."),
+        ((CHANCE, WORK), 100, "ahead in a thread"),
+        ((WORK,), 100, "ahead in a thread"),
+        ((WORK,), 300, "with NumPy on whole arrays"),
     ],
 )
 def test_a_thread_is_advised_where_it_keeps_no_lock(
-    stack: tuple[Line, ...], where: str, tmp_path: Path
+    stack: tuple[Line, ...], late_us: int | None, where: str, tmp_path: Path
 ) -> None:
-    finding = paused(tmp_path, stack, 20)
+    finding = paused(tmp_path, stack, 20, late_us=late_us)
     assert finding.code == "callback-stall"
     assert where in finding.action
 
@@ -402,8 +407,17 @@ def test_what_no_sample_shows_is_looked_for_between_steps(
     assert said in finding.action
 
 
-def paused(folder: Path, stack: tuple[Line, ...], between_ms: int, **groups: Any) -> Finding:
-    """The first finding on steps of 50 ms that begin with 20 ms of Python, so much of them between the markers."""
+def paused(
+    folder: Path,
+    stack: tuple[Line, ...],
+    between_ms: int,
+    late_us: int | None = None,
+    **groups: Any,
+) -> Finding:
+    """The first finding on steps of 50 ms that begin with 20 ms of Python, so much of them between the markers.
+
+    `late_us`: by how much each round of samples came late.
+    """
     trace = new_trace(length_ms=300)
     samples: list[Sample] = []
     for step in marked_steps(trace, period_ms=50, marker_ms=50 - between_ms):
@@ -412,7 +426,9 @@ def paused(folder: Path, stack: tuple[Line, ...], between_ms: int, **groups: Any
         step.kernel(0, begin_ms + 5, 50 - between_ms, launch_ms=begin_ms + 4.9)
         start_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
         samples += [(start_ns + (at - between_ms) * 1_000_000, 0, stack) for at in range(1, 20)]
-    write_sidecar(trace.write(folder), {"python": python_group(samples, THREADS), **groups})
+    late = None if late_us is None else [late_us] * len(samples)
+    group = python_group(samples, THREADS, late_us=late)
+    write_sidecar(trace.write(folder), {"python": group, **groups})
     return traceview.analyze(folder).findings[0]
 
 

@@ -119,6 +119,8 @@ class PythonShare(Record, frozen=True):
         ratio: Share of the sampled time that was in the function of that line; a sample stands for the time since the
             one before it.
         called: What the user's line calls of that library, a public function where there is one.
+        frees_lock: Whether the thread mostly ran there without Python's lock, as in much of NumPy; null where that was not
+            recorded.
         state: runs: the thread ran Python there; waits: it waited for another thread, a process or a file; native: it was
             in native code of TensorFlow.
     """
@@ -128,6 +130,7 @@ class PythonShare(Record, frozen=True):
     ratio: Share
     state: PythonState = "runs"
     called: SourceLine | None = None
+    frees_lock: bool | None = None
 
     @property
     def awaits(self) -> str:
@@ -311,7 +314,7 @@ def _frame(name: bytes) -> PythonFrame:
 def shared(line: PythonLine) -> PythonShare:
     """A line as a record."""
     inner, called = (str(each) if each else None for each in (line.inner, line.called))
-    return PythonShare(str(line), inner, line.ratio, line.state, called)
+    return PythonShare(str(line), inner, line.ratio, line.state, called, line.frees_lock)
 
 
 def python_of_rows(

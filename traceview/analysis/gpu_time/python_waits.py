@@ -161,7 +161,7 @@ def _ways(else_: str) -> str:
     return f"Do it once before the loop, or in every 100th step; what each step needs, {else_}"
 
 
-_NUMPY_ACTION: Final = _ways("make ahead in a thread: NumPy keeps no lock of Python.")
+_FREE_ACTION: Final = _ways("make ahead in a thread: this keeps no lock of Python.")
 _OWN_ACTION: Final[Advised] = (
     "Write it with NumPy on whole arrays, or do it once before the loop, or in every 100th step.",
     "What each step needs, a process of its own can make ahead; in a thread it keeps Python's lock from the step.",
@@ -204,8 +204,8 @@ CALLBACK_STALL: Final = Rule(
             "Fetch the tensor once, `values = tensor.numpy()`, and index the array: each index of a tensor runs ops.",
             "Or put what needs the values into a graph, `@tf.function`.",
         ),
-        "numpy": (_NUMPY_ACTION, "Or make it with ops of `tf.data`."),
-        "jax-numpy": _NUMPY_ACTION,
+        "free": (_FREE_ACTION, "Or make it with ops of `tf.data`."),
+        "jax-free": _FREE_ACTION,
         "own": _OWN_ACTION,
         "jax-own": _OWN_ACTION,
         "jax": (
@@ -257,7 +257,8 @@ PYTHON_STALL: Final = Rule(
             "Give the class of the static argument a hash by identity, `@dataclass(frozen=True, eq=False)`, and pass one object each time.",
             "Each call of a jitted function hashes its static arguments, with all that they hold: 24,000 words took 1.8 ms (JAX 0.10).",
         ),
-        "jax-numpy": (
+        "free": (_FREE_ACTION, "Or make it with ops of the `tf.function`."),
+        "jax-free": (
             _ways("make ahead in a thread, while the devices compute, or write in `jax.numpy`."),
             "The thread copies ahead, too, with `jax.device_put`. On the CPU `jax.numpy.sort` and its like are slower than NumPy's.",
         ),
@@ -435,12 +436,13 @@ def _keras_key(python: PythonShare | None, instead: str) -> str:
 
 
 def _work_key(python: PythonShare | None) -> str:
-    """The key of the advice for Python of the script itself, and for work of NumPy, which keeps no lock."""
+    """The key of the advice for work without Python's lock, and for Python of the script itself."""
     if python is None or python.state != "runs" or python.ratio < CLEAR_RATIO:
         return ""
-    if python.inner is None:
-        return "own"
-    return "numpy" if python.inner.startswith(NUMPY) else ""
+    is_numpy = (python.inner or "").startswith(NUMPY)
+    if is_numpy if python.frees_lock is None else python.frees_lock:
+        return "free"
+    return "" if python.inner else "own"
 
 
 def _beside(waits: Waits, key: str) -> tuple[str, dict[str, Argument]]:

@@ -43,6 +43,8 @@ from traceview.trace.sidecar.sidecar import (
 _LATE_PS: Final = 5 * PS_PER_MS // 2
 """A round that comes so late was kept from Python's lock: half of the 5 ms for which a thread keeps it where others want it;
 rounds are due after 0.5 to 1.5 ms."""
+_PROMPT_NS: Final = 200_000
+"""A round that is late by less met no lock: who keeps it gives it up after 0.1 ms, to a thread that then has to wake up."""
 _AT_WORK_RATIO: Final = 0.5
 """Of the time between two rounds: a thread that used a core for less did not keep them apart. A choice of ours."""
 _AT_REST_RATIO: Final = 0.05
@@ -65,7 +67,8 @@ class PythonLine(Struct, frozen=True):
 
     `inner`: the line of a library below it with most time, None where the user's line itself ran; `called`: of what the line
     calls of that library itself.
-    `state`: what the thread mostly did there. Of the `sampled_ps` that all samples stand for, `inside_ps` were in the
+    `state`: what the thread mostly did there; `frees_lock`: whether it mostly did so without Python's lock, None where that was
+    not recorded. Of the `sampled_ps` that all samples stand for, `inside_ps` were in the
     function of `frame`.
     """
 
@@ -75,6 +78,7 @@ class PythonLine(Struct, frozen=True):
     state: PythonState
     inside_ps: int
     sampled_ps: int
+    frees_lock: bool | None = None
 
     def __str__(self) -> str:
         return str(self.frame)
@@ -465,14 +469,15 @@ class PythonLines:
         of_function: Counter[str] = Counter()
         inside: Counter[str] = Counter()
         places_of = []
-        for (stack, around, thread, state), time in self._time_by_place(rows, times).items():
+        for place_of, time in self._time_by_place(rows, times).items():
+            stack, around, thread, state, is_free = place_of
             # The function that holds the loop, and what it calls.
             first = max(self._depth_of_loop(thread) - 1, 0)
             frames = [*self.stacks.chain((stack, around))[first:-1], self.stacks.line(stack)]
             of_function[frames[-1].code] += time
             inside.update(dict.fromkeys((frame.code for frame in frames), time))
             place = self.stacks.called(stack), self.stacks.inner(stack), state
-            places_of.append(({frame.code: frame for frame in frames}, place, time))
+            places_of.append(({frame.code: frame for frame in frames}, place, is_free, time))
         whole_ps, (function, inside_ps) = int(times.sum()), of_function.most_common(1)[0]
         if 2 * inside_ps < whole_ps:
             half = [code for code, time in inside.items() if 2 * time >= whole_ps]
@@ -481,28 +486,32 @@ class PythonLines:
             inside_ps = inside[function]
         of_line: Counter[PythonFrame] = Counter()
         of_place: dict[PythonFrame, Counter[_Place]] = {}
-        for of_code, place, time in places_of:
+        free: dict[PythonFrame, Counter[bool | None]] = {}
+        for of_code, place, is_free, time in places_of:
             if frame := of_code.get(function):
                 of_line[frame] += time
                 of_place.setdefault(frame, Counter())[place] += time
+                free.setdefault(frame, Counter())[is_free] += time
         line = of_line.most_common(1)[0][0]
         called, inner, state = of_place[line].most_common(1)[0][0]
-        return PythonLine(
-            line, None if inner == line else inner, called, state, inside_ps, whole_ps
-        )
+        below, frees_lock = None if inner == line else inner, free[line].most_common(1)[0][0]
+        return PythonLine(line, below, called, state, inside_ps, whole_ps, frees_lock)
 
     def _time_by_place(
         self, rows: Int64Array, times: Int64Array
-    ) -> Counter[tuple[int, int, int, PythonState]]:
-        """The time of some samples by stack, code around it, thread, and what the thread does there."""
-        samples, found = self._samples, Counter[tuple[int, int, int, PythonState]]()
+    ) -> Counter[tuple[int, int, int, PythonState, bool | None]]:
+        """The time of some samples by stack, code around it, thread, what that does there, and whether without Python's lock."""
+        samples = self._samples
+        found = Counter[tuple[int, int, int, PythonState, bool | None]]()
         columns = (
             column[rows].tolist() for column in (samples.stack, samples.around, samples.thread)
         )
         for row, stack, around, thread, time in zip(
             rows.tolist(), *columns, times.tolist(), strict=True
         ):
-            found[stack, around, thread, self._state(row)] += time
+            late_ns = int(samples.late_ns[row])
+            is_free = late_ns < _PROMPT_NS if late_ns >= 0 else None
+            found[stack, around, thread, self._state(row), is_free] += time
         return found
 
     def _time_by_sample(
