@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -227,11 +226,8 @@ def test_devices_with_steps_of_their_own_take_turns_in_the_window(tmp_path: Path
 # Stages of a pipeline
 
 
-def stages(batches: int, sum_ms: float = 0.0, compute_ms: float = 10.0, **sends: Any) -> CudaTrace:
-    """Two GPUs as stages for so many micro-batches a step, forward and back; then one of them comes later to a sum, which ends the step.
-
-    `sends`: of the exchanges between stages.
-    """
+def stages(batches: int, sum_ms: float = 0.0, compute_ms: float = 10.0) -> CudaTrace:
+    """Two GPUs as stages for so many micro-batches a step, forward and back; then one of them comes later to a sum, which ends the step."""
     trace = new_trace(length_ms=850)
     for number, step in enumerate(marked_steps(trace, period_ms=200, marker_ms=200)):
         # What each stage does in a turn forward, and back.
@@ -245,7 +241,7 @@ def stages(batches: int, sum_ms: float = 0.0, compute_ms: float = 10.0, **sends:
                 if 0 <= place - stage < batches:
                     end += compute_ms
                     step.kernel(ordinal, begin, end)
-                step.kernel(ordinal, end, begin + compute_ms + 1, name=SEND, stream=22, **sends)
+                step.kernel(ordinal, end, begin + compute_ms + 1, name=SEND, stream=22)
         end = 2 + turns * (compute_ms + 1)
         late = number % 2
         step.kernel(late, end, end + 0.1 + sum_ms)
@@ -281,26 +277,46 @@ def test_few_micro_batches_let_stages_wait(
     )
 
 
-@pytest.mark.parametrize(
-    ("scope", "action"),
-    [
-        ("jit(step)/jvp(ppermute)", "Split the batch"),
-        ("jit(step)/transpose(jvp(ppermute))", "Split the batch"),
-        ("jit(step)/shard_map/ppermute", "Let one collective do it"),
-        ("", "Split the batch"),
-    ],
-)
-def test_what_is_not_differentiated_is_sent_by_no_stage(
-    scope: str, action: str, tmp_path: Path
-) -> None:
+def ring(folder: Path, scope: str, count: int) -> Report:
+    """So many GPUs, which compute for 10 ms and more, and then send something on, until 40 ms of a step of 50."""
     module = ModuleWriter()
     given = module.add("p", "parameter")
     module.computation().root_id = module.add("send.1", "collective-permute", given, scope=scope)
-    path = stages(1, op=None, stats=in_program("send.1", "jit_step", 1)).write(tmp_path)
-    add_programs(path, {"jit_step(1)": module})
-    finding = findings(traceview.analyze(tmp_path))["pipeline-bubble"]
-    assert finding.action.startswith(action)
-    assert ("micro-batch" in finding.explanation) == action.startswith("Split")
+    stats = in_program("send.1", "jit_step", 1)
+    trace = new_trace(length_ms=650)
+    for number, step in enumerate(marked_steps(trace, count=12)):
+        for ordinal in range(count):
+            end = 12 + (ordinal + number) % count
+            step.kernel(ordinal, 2, end)
+            step.kernel(ordinal, end, 40, name=SEND, op=None, stats=stats, stream=22)
+    add_programs(trace.write(folder), {"jit_step(1)": module})
+    return traceview.analyze(folder)
+
+
+@pytest.mark.parametrize(
+    ("scope", "count", "is_by_one"),
+    [
+        ("jit(step)/shard_map/ppermute", 4, True),
+        ("jit(step)/jvp(ppermute)", 4, False),
+        ("jit(step)/transpose(jvp(ppermute))", 4, False),
+        ("", 4, False),
+        # A sum of two devices sends as much.
+        ("jit(step)/shard_map/ppermute", 2, False),
+    ],
+)
+def test_what_is_not_differentiated_is_sent_by_no_stage(
+    scope: str, count: int, is_by_one: bool, tmp_path: Path
+) -> None:
+    """One finding holds the exchanges, and the waits for them: half of them is what a sum of four takes."""
+    report = ring(tmp_path, scope, count)
+    (exposed,) = (row for row in report.findings if row.code == "collective-exposed")
+    assert exposed.loss is not None
+    assert exposed.action.startswith("Let one collective do it") is is_by_one
+    if is_by_one:
+        assert not findings(report)
+        assert exposed.loss.ratio == pytest.approx((28 - 1.5) / 2 / 50, rel=0.01)
+    else:
+        assert exposed.loss.ratio == pytest.approx((29 - count) / 50, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from traceview.analysis.exchange.balance_rules import (
     SERIAL,
     STRAGGLER,
 )
-from traceview.analysis.exchange.collective_sums import per_step
+from traceview.analysis.exchange.collective_sums import per_step, sent_one_by_one
 from traceview.analysis.exchange.gradients import SINGLE, single_gradients
 from traceview.analysis.facts.async_ops import longest_section
 from traceview.analysis.facts.devices import (
@@ -60,7 +60,6 @@ from traceview.document.vocabulary import DEVICE_KINDS, look_of
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, totals
-from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import graph_lines, op_labels, split_op
 from traceview.trace.model import machine_of
 from traceview.trace.strategy.replicas import CPU
@@ -337,8 +336,10 @@ def diagnose(context: Context, result: Balance) -> Iterator[Finding | None]:
     """A straggler, stages of a pipeline, devices that are late by turns, or run one after another; and gradients on only one of them."""
     late = context.once(straggler)
     found = _straggler(context, late) if late else None
-    found = found or _pipeline(context, result)
-    yield found if late or found else _by_turns(context, result)
+    # A finding on what is sent one by one holds the waits for it.
+    is_by_one = bool((context.once(sent_one_by_one)[0] & _waits_for_known(context.ledger)).any())
+    found = found or (None if is_by_one else _pipeline(context, result))
+    yield found if late or found or is_by_one else _by_turns(context, result)
     yield _serial(context, result)
     yield single_gradients(context)
 
@@ -382,11 +383,6 @@ def _pipeline(context: Context, result: Balance) -> Finding | None:
         return None
     line = line_of_rows(context, sends)
     arguments: dict[str, Argument] = {"line": Line(line)} if line else {}
-    # Stages send what they make of a batch, and back the gradients of that.
-    trace = context.trace
-    of_sends = unique_ids(trace.device_columns.instruction[collectives.sends]).tolist()
-    scopes = ["" if each == NONE else trace.instructions[each].scope for each in of_sends]
-    is_outside = all(scope and "jvp(" not in scope for scope in scopes)
     return PIPELINE.of_rows(
         context,
         waits,
@@ -396,9 +392,8 @@ def _pipeline(context: Context, result: Balance) -> Finding | None:
             "batches": Number(batches, "micro-batch"),
             "stages": Number(stages, "stage"),
         },
-        action="outside" if is_outside else "",
-        notes=() if is_outside else ("batches",),
-        evidence=[] if is_outside else [Evidence("batch_count", batches, None, "")],
+        notes=("batches",),
+        evidence=[Evidence("batch_count", batches, None, "")],
         confidence=("low", "cores") if result.kind == "replica" else ("high", ""),
     )
 

@@ -20,7 +20,7 @@ from traceview.analysis.facts.selection import rows_in
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.device_report import in_windows, rate_of
 from traceview.analysis.rules.finding import Skipped
-from traceview.base.ids import groups_of, is_in, unique_ids
+from traceview.base.ids import groups_of, is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array, places
 from traceview.base.record import Count, DeviceKey, OpName, Picoseconds, Record, Share
 from traceview.base.stats import median_ps
@@ -34,6 +34,8 @@ from traceview.xplane.planes import ActivityClass
 
 if TYPE_CHECKING:
     from fractions import Fraction
+
+_FEW_SENDERS: Final = 2
 
 MOST_OPS: Final = 100
 """In a report; a choice of ours."""
@@ -286,3 +288,20 @@ def reduction_rows(context: Context) -> BoolArray:
     rows = ledger.rows(states=(State.D2H,), devices=gpus)
     waits = ledger.rows(states=WAITS_FOR_RESULTS, devices=gpus)
     return rows | (waits & is_in(ledger.columns.event, results.row))
+
+
+def sent_one_by_one(context: Context) -> tuple[BoolArray, int]:
+    """The rows of the ledger in which devices send to each other outside of what is differentiated, and wait for that; how many do.
+
+    Stages of a pipeline send what they make of a batch, and back the gradients of that. Two devices send no less in a collective.
+    """
+    trace, collectives, ledger = context.trace, context.collectives, context.ledger
+    instructions, place = unique_inverse(trace.device_columns.instruction[collectives.sends])
+    scopes = ["" if each == NONE else trace.instructions[each].scope for each in instructions]
+    is_outside = [bool(scope) and "jvp(" not in scope for scope in scopes]
+    chosen = collectives.sends[np.array(is_outside, dtype=np.bool_)[place]]
+    of_chosen = collectives.collective[is_in(collectives.row, chosen)]
+    count = int(collectives.device_count[of_chosen].max(initial=0))
+    if count <= _FEW_SENDERS:
+        return np.zeros(ledger.count, dtype=np.bool_), count
+    return ledger.rows(states=(State.COMMUNICATION, State.DEVICE_WAIT), events=chosen), count
