@@ -164,6 +164,11 @@ def of_keras(file: str, function: str) -> Line:
             "See what the other threads wait for in main",
         ),
         (
+            (WAIT, ("multiprocessing/pool.py", "map", 367, False), CALLBACK),
+            "on_train_batch_end",
+            "See what the other threads wait for in main",
+        ),
+        (
             (
                 WAIT,
                 ("threading.py", "start", 969, False),

@@ -89,6 +89,7 @@ _AWAITED_IN: Final = {
     "starts": (" in start",),
     "iterator": ("in make_iterator", "in anonymous_iterator_v3"),
     "manager": ("multiprocessing/managers.py",),
+    "pool": ("multiprocessing/pool.py",),
     "queue": ("queue.py", "threading.py", "multiprocessing/", "concurrent/futures/"),
     "network": ("socket.py", "ssl.py", "http/", "urllib/", "urllib3/", "requests/"),
     "native": ("keras/", "tf_keras/", "jax/_src/array.py"),

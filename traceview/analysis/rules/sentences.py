@@ -124,7 +124,7 @@ def _why_no_gain(finding: Finding, loss: FindingLoss, rule: Rule) -> str:
         return "no device was recorded"
     if not rule.states:
         return "only the difference between steps is known"
-    return "threads also waited for cores, and when is not recorded"
+    return "threads also waited for cores"
 
 
 def evidence_phrase(evidence: Sequence[Evidence], rule: Rule) -> Phrase:
