@@ -170,7 +170,7 @@ def ledger_of(context: Run) -> Ledger:
             _share_with_side_work(draft)
             evaluates, saves, restored = between[draft.host]
             draft.recast(evaluates, EVERY, State.EVALUATION)
-            draft.recast(saves, (State.BETWEEN,), State.CHECKPOINT)
+            draft.recast(_without_others(draft, saves), (State.BETWEEN,), State.CHECKPOINT)
             draft.recast(restored, (State.COMPILE,), State.CHECKPOINT)
             draft.recast(graphs_prepared(trace, draft.states), _CALLED, State.COMPILE, NOBODY)
             _recast_python(draft)
@@ -200,6 +200,17 @@ def ledger_of(context: Run) -> Ledger:
             recast_small_kernels(draft)
             recast_keys(draft)
         return segments.ledger(trace, tuple(lines))
+
+
+def _without_others(draft: Draft, saves: IntervalSet) -> IntervalSet:
+    """The time between markers between which a host saves, without what the loop then calls for anything else, as samples show it."""
+    python = draft.python
+    if python is None or not saves.start.size:
+        return saves
+    columns, rows = draft.trace.host_columns, draft.states.rows_of_thread(draft.states.caller)
+    saving = rows[draft.states.kind_of(rows) == HostNameKind.CHECKPOINT]
+    events = union(columns.start_ps[saving], columns.end_ps[saving])
+    return difference(saves, python.lines.beside(python.caller, saves, events))
 
 
 # Ops of replicas

@@ -341,6 +341,17 @@ class PythonLines:
         cause = np.array(of_pair, dtype=np.int64)[pair]
         return self._since_ps[rows], self._until_ps[rows], cause
 
+    def beside(self, thread: int, spans: IntervalSet, events: IntervalSet) -> IntervalSet:
+        """When the loop of a thread was, in some spans, in what it calls there for anything but some events, as far as samples stand for it.
+
+        What is called for these is where a sample meets one; nowhere where none does.
+        """
+        since, until, cause = self.causes(thread, spans.start, spans.end)
+        middle = (since + until) // 2
+        is_for_events = is_in(cause, unique_ids(cause[events.within(middle, middle + 1) > 0]))
+        others = ~is_for_events if is_for_events.any() else is_for_events
+        return union(since[others], until[others])
+
     def _depth_of_loop(self, thread: int) -> int:
         if thread not in self._loops:
             self._loops[thread] = self.stacks.depth_of_loop(self._places_of(thread))
