@@ -687,6 +687,15 @@ def test_pairs_that_are_combined_are_one_finding(
     assert titles == ([said] if is_enough else [])
 
 
+@pytest.mark.parametrize(("length_ms", "is_enough"), [(8.1, True), (7.9, False)])
+def test_what_a_slice_drops_is_the_loss(length_ms: float, is_enough: bool, tmp_path: Path) -> None:
+    """A quarter of it is kept."""
+    ops = [("x:Conv2D", length_ms), ("y:MatMul", 20.0)]
+    said = title_of(ran(tmp_path, ops, dropped_ops=["x"], kept_percent=25), "costly-ops")
+    whole = "GPU:0 spends 6.08 of 50.0 ms (12%) on results that a slice drops: Conv2D"
+    assert said == (whole if is_enough else "")
+
+
 def test_ops_of_another_finding_are_in_no_group(tmp_path: Path) -> None:
     report = ran(tmp_path, [("x:ConcatV2", 24)], batch_ops=["x"])
     assert title_of(report, "batch-work-in-step")

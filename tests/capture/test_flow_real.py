@@ -81,6 +81,24 @@ result["multiplied"] = losses(lambda one, other: one + other + one * other)
 result["clipped"] = losses(lambda one, other: tf.clip_by_norm(one, 1.0) + other)
 result["alike"] = losses(None, alike=True)
 
+
+
+def picked(pick):
+    def step(x):
+        with tf.GradientTape() as tape:
+            scores = tf.nn.relu(tf.matmul(x, frozen, name="product"), name="bent")
+            loss = tf.reduce_sum(tf.matmul(pick(scores), head, name="scores"))
+        frozen.assign_sub(tape.gradient(loss, frozen))
+
+    return described(tf.function(step), tf.ones([12, 6]))
+
+
+result["picked"] = picked(lambda scores: scores[::4])
+result["taken"] = picked(lambda scores: tf.gather(scores, [3]) + tf.cast(tf.shape(scores)[0], tf.float32))
+result["picked twice"] = picked(lambda scores: scores[::4] + scores[1::4])
+result["half picked"] = picked(lambda scores: scores[::2])
+result["read whole"] = picked(lambda scores: scores[::4] + tf.reduce_mean(scores))
+
 table, mean = tf.Variable(tf.ones([9, 6])), tf.Variable(tf.zeros([9, 6]), trainable=False)
 
 
@@ -465,6 +483,21 @@ def test_pairs_that_are_combined_number_by_number(described: dict[str, Any]) -> 
     assert not any("product" in name or "Mean" in name for name in found)
     for other in ("with others", "not summed", "one row", "nothing in common"):
         assert described[other]["pair_ops"] == [], other
+
+
+@pytest.mark.parametrize(("kind", "percent"), [("picked", 25), ("taken", 9)])
+def test_products_of_which_a_slice_drops_most(
+    kind: str, percent: int, described: dict[str, Any]
+) -> None:
+    """With what is computed of each number before that, and the gradients; the shape is no number."""
+    assert {*described[kind]["dropped_ops"]} == {"product", "bent", "gradient_tape/product/MatMul"}
+    assert described[kind]["kept_percent"] == percent
+
+
+@pytest.mark.parametrize("kind", ["picked twice", "half picked", "read whole", "projected"])
+def test_products_of_which_enough_is_used(kind: str, described: dict[str, Any]) -> None:
+    assert described[kind]["dropped_ops"] == []
+    assert described[kind]["kept_percent"] == 0
 
 
 def test_gradients_that_were_summed_are_summed_again(described: dict[str, Any]) -> None:

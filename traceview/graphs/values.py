@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from traceview.graphs.calls import GRADIENT_SCOPE, calls_of
+from traceview.graphs.dropped import dropped
 from traceview.graphs.exchanges import sent_again
 from traceview.graphs.flow import NEXT, Flow, around, reached
 from traceview.graphs.pairs import of_pairs
@@ -21,6 +22,7 @@ _IN_64_BITS: Final = frozenset(("float64", "complex128"))
 
 _KINDS: Final = (
     "float64", "constant", "batch", "variable", "untrained", "fixed", "summed", "dense", "again", "idle", "sent", "pair",
+    "dropped",
 )  # fmt: skip
 
 
@@ -54,6 +56,7 @@ def describe_values(
     dense = flow.dense(by_others) if has_batch else set()
     again = decoded_again(flow) & needed if needed else set()
     sent, pairs = sent_again(calls), of_pairs(flow)
+    few, kept = dropped(flow)
     kinds: dict[str, set[str]] = {}
     for node, op in flow.ops.items():
         if op.type in _NO_WORK:
@@ -79,6 +82,7 @@ def describe_values(
             ("again", again),
             ("sent", sent),
             ("pair", pairs),
+            ("dropped", few),
         )
         own.update(kind for kind, nodes in also if node in nodes)
         for name in node[0].names_of(op):
@@ -87,7 +91,8 @@ def describe_values(
         f"{kind}_ops": [name for name, own in kinds.items() if kind in own][:1_000]
         for kind in _KINDS
     }
-    return {**ops, "same_batch": flow.replicas_of(changing - by_state) if needed else 0}
+    same_batch = flow.replicas_of(changing - by_state) if needed else 0
+    return {**ops, "kept_percent": kept, "same_batch": same_batch}
 
 
 def _widens(op: Any) -> bool:

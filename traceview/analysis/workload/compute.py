@@ -395,6 +395,11 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     found = _of_ops(context, COSTLY_OPS, pairs, part, shown=nowhere, key="pairs")
     yield found
     is_explained |= pairs & (found is not None)
+    few = named["dropped_ops"] & ~(context.once(_misplaced_labels) | is_explained)
+    kept = (host.captured.graphs.kept_percent or 0 for host in context.trace.hosts)
+    found = _of_ops(context, COSTLY_OPS, few, 1 - max(kept, default=0) / 100, key="dropped")
+    yield found
+    is_explained |= few & (found is not None)
     is_free &= ~is_explained
     for known in BY_NAME:
         labels = labels_by_name(context, known) & ~(context.once(_misplaced_labels) | is_explained)

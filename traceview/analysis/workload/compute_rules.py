@@ -417,6 +417,7 @@ COSTLY_OPS: Final = _rule(
         "copying": "{who:spends/spend} {loss} on copies that XLA adds to loops[ in {line}]",
         "zeros": "{who:spends/spend} {loss} on multiplying with zeros[: {ops}][ in {line}]",
         "mask": "{who:spends/spend} {loss} on results that a mask drops[: {ops}][ in {line}]",
+        "dropped": "{who:spends/spend} {loss} on results that a slice drops[: {ops}][ in {line}]",
         "order": "{who:spends/spend} {loss} on products that are small in another order[: {ops}][ in {line}]",
         "length": "{who:spends/spend} {loss} on Fourier transforms of an unfavourable length[: {ops}][ in {line}]",
         "again": "{who:spends/spend} {loss} on gradients of gradients[: {ops}][ in {line}]",
@@ -429,6 +430,7 @@ COSTLY_OPS: Final = _rule(
     },
     meaning="A large part of the step goes to these ops. Often others that do less will do.",
     notes={
+        "dropped": "A slice keeps a third of the results or less, and nothing else reads them. The loss is the rest, with its gradients.",
         "mask": (
             "They compute what a mask, such as a `one_hot`, or an index then leaves a part of. The program says how large it is; the "
             "loss is the rest."
@@ -451,7 +453,7 @@ COSTLY_OPS: Final = _rule(
     },
     starts_at=(
         "{limit} of the GPU time: ops that sort, draw random numbers, transform images, transpose, copy a tensor to change a part, or combine all pairs of rows, and "
-        "read more than constants; Fourier transforms of a length with a large prime factor; products of more rows than needed, or of what a mask or an index drops; gradients of each example "
+        "read more than constants; Fourier transforms of a length with a large prime factor; products of more rows than needed, or of what a mask, an index or a slice drops; gradients of each example "
         f"of which only the sum is used. {numbers.chosen('limit_ratio', AGAIN_RATIO)}: "
         "gradients that are differentiated again, unless they are more than {most_again_ratio} of the compute; copies that XLA adds. "
         f"{numbers.chosen('limit_ratio', MOVING_RATIO)}: ops that only move data; a function, or layer, without products. {numbers.chosen('limit_ratio', PRODUCTS_RATIO)}: "
@@ -501,6 +503,10 @@ COSTLY_OPS: Final = _rule(
         "zeros": (
             "Add up the entries that are not 0: `jax.ops.segment_sum(rows[source], target, count)`, or `jnp.take` for a row each.",
             "A list of the entries holds the same: their rows, their columns, and their values, if these are not all 1.",
+        ),
+        "dropped": (
+            "Pick first, then multiply: `head(states[:, -1])`, not `head(states)[:, -1]`; let a convolution take `strides`.",
+            "With `strides=4` instead of a slice of every fourth result a step took 30 instead of 37 ms (TensorFlow 2.21, two cores).",
         ),
         "mask": (
             "Pick first, then multiply: `states[places] @ weights`, not a mask over the results of all places.",

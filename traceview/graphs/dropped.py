@@ -1,0 +1,76 @@
+"""Finds products of matrices and convolutions of which a slice drops most."""
+
+from __future__ import annotations
+
+from math import ceil, prod
+from typing import Any, Final
+
+from traceview.graphs.calls import GRADIENT_SCOPE
+from traceview.graphs.flops import FLOPS_OF
+from traceview.graphs.flow import Flow, Node, around
+
+_PASSES: Final = frozenset((
+    "Abs", "Add", "AddV2", "BiasAdd", "Cast", "Elu", "Erf", "Exp", "ExpandDims", "Identity", "LeakyRelu", "Log", "Maximum",
+    "Minimum", "Mul", "Neg", "Pow", "RealDiv", "Relu", "Relu6", "Reshape", "Rsqrt", "SelectV2", "Selu", "Sigmoid", "Softplus",
+    "Sqrt", "Square", "SquaredDifference", "Squeeze", "Sub", "Tanh", "Transpose",
+))  # fmt: skip
+"""What gives each number for one that it is given."""
+_PICKS: Final = frozenset(("Gather", "GatherV2", "Slice", "StridedSlice"))
+_ASKS: Final = frozenset(("Rank", "Shape", "ShapeN", "Size"))
+"""What reads no numbers."""
+MOST_KEPT: Final = 1 / 3
+"""A choice of ours: a slice that keeps more may be cheaper than what avoids it."""
+
+
+def dropped(flow: Flow) -> tuple[set[Node], int]:
+    """The products of whose numbers slices keep no more than a third, with what is computed of each number before that and with their
+    gradients; and the most that is kept of one, percent.
+    """
+    found, most = set[Node](), 0.0
+    for node, op in flow.ops.items():
+        if op.type in FLOPS_OF and GRADIENT_SCOPE not in op.name:
+            kept, before = _kept(flow, node)
+            if kept <= MOST_KEPT:
+                most = max(most, kept)
+                found |= before
+    names = {node[1] for node in found if flow.type_of(node) in FLOPS_OF}
+    gradients = {
+        node
+        for node, op in flow.ops.items()
+        if op.type in FLOPS_OF and around(op.name.partition(GRADIENT_SCOPE)[2]) in names
+    }
+    return found | gradients, ceil(100 * most)
+
+
+def _kept(flow: Flow, start: Node) -> tuple[float, set[Node]]:
+    """Which part of the numbers of a product anything but a slice, or what is behind one, reads; 1 where that is not known. Also what
+    computes all of them.
+    """
+    kept, before, waiting = 0.0, set[Node](), [start]
+    while waiting:
+        node = waiting.pop()
+        if node in before:
+            continue
+        before.add(node)
+        users = [each for each in flow.takers.get(node, ()) if GRADIENT_SCOPE not in each[1]]
+        for user in users:
+            type_ = flow.type_of(user)
+            if type_ in _PICKS:
+                kept += _part(flow.ops[user])
+            elif type_ in _PASSES:
+                waiting.append(user)
+            elif type_ not in _ASKS:
+                return 1.0, before
+    return kept or 1.0, before
+
+
+def _part(op: Any) -> float:
+    """Which part of its input a slice gives, by the shapes; 1 where they do not tell."""
+    shapes = [tensor.shape for tensor in (op.inputs[0], op.outputs[0])]
+    if any(shape.rank is None for shape in shapes):
+        return 1.0
+    given, taken = (shape.as_list() for shape in shapes)
+    if given.count(None) != taken.count(None):
+        return 1.0
+    whole, part = (prod(size for size in sizes if size is not None) for sizes in (given, taken))
+    return part / whole if 0 < part <= whole else 1.0
