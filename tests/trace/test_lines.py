@@ -32,7 +32,26 @@ def lines_of(*graphs: dict[str, int | None]) -> GraphLines:
     return GraphLines(
         [
             GraphValues(
-                (), (), (), (), (), (), (), (), (), (), (), (), None, (), LINES, graph, {}, ()
+                (),
+                (),
+                (),
+                (),
+                (),
+                (),
+                (),
+                (),
+                (),
+                (),
+                (),
+                (),
+                (),
+                None,
+                None,
+                (),
+                LINES,
+                graph,
+                {},
+                (),
             )
             for graph in graphs
         ]

@@ -515,8 +515,9 @@ def _cut_at_turns(
     rows = np.flatnonzero(with_taken(columns, chosen))
     start = columns.start_ps[rows]
     spans = start, start + columns.duration_ps[rows]
-    since, until, cause = python.lines.causes(python.caller, *spans)
-    goes_on = cause[1:] != cause[:-1]
+    time, since, until, cause = python.lines.causes(python.caller, *spans)
+    stretch = places(columns.start_ps[columns.activity != IDLE], time, right=True)
+    goes_on = (cause[1:] != cause[:-1]) & (stretch[1:] == stretch[:-1])
     turns = sorted_unique((until[:-1] + since[1:])[goes_on] // 2)
     cut, number, _ = cut_at(columns, turns, chosen)
     return cut, chosen[number], turns

@@ -40,6 +40,7 @@ from traceview.ledger.states import State
 from traceview.ledger.table import Loss, totals
 from traceview.trace.columns import NONE
 from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.python_stacks import OURS
 from traceview.trace.host.state_timeline import complement
 from traceview.trace.model import Trace
 
@@ -54,6 +55,8 @@ _AFFECTED_RATIO: Final = 0.2
 
 _OF_AFFECTED_RATIO: Final = 0.8
 """Of the time of a state: where some steps have less of it, the others have it too, and nothing is said of how many."""
+
+_OURS: Final = -2
 
 _SURELY_SEEN: Final = 3
 """Rounds of samples: of what takes less, a step may have no sample by chance. A choice of ours."""
@@ -177,18 +180,19 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
     def by_cause(self) -> list[Waits]:
         """The rows of each cause, the longest first, where several are worth a finding; the longest has what no line is known of.
 
-        Samples tell apart what calls the lines of the rows.
+        Samples tell apart what calls the lines of the rows. What the capture does there is none of the program.
         """
         ledger, columns = self.context.ledger, self.context.ledger.columns
         cause_of = self.context.once(causes_of_lines)
         rows = np.flatnonzero(self.rows & (columns.by_kind == By.PYTHON))
         cause = np.full(columns.count, NONE, dtype=np.int64)
         cause[rows] = cause_of[columns.by[rows]]
-        of_causes = [cause == each for each in unique_ids(cause[rows]).tolist() if each != NONE]
+        is_own = cause == _OURS
+        of_causes = [cause == each for each in unique_ids(cause[rows]).tolist() if each >= 0]
         costs = [(ledger.loss(each & self.rows).share, each) for each in of_causes]
         costs = sorted((row for row in costs if row[0] >= LIMIT), key=lambda row: -row[0])
         others = [self.rows & each for _, each in costs[1:]]
-        rest = self.rows & ~np.logical_or.reduce(others) if others else self.rows
+        rest = self.rows & ~np.logical_or.reduce([is_own, *others])
         return [Waits(self.context, self.result, each, bool(others)) for each in (rest, *others)]
 
     def gap(self, state: State) -> tuple[str, Gap] | None:
@@ -307,14 +311,15 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
 
 
 def causes_of_lines(context: Context) -> Int64Array:
-    """By line of Python in the ledger the number of what calls it, `NONE` where that is not known, int64."""
+    """By line of Python in the ledger the number of what calls it, `NONE` where that is not known, `_OURS` of the capture, int64."""
     number_of: dict[str, int] = {}
     found = np.full(len(context.ledger.python), NONE, dtype=np.int64)
     for python in context.idle.python.values():
         called = python.lines.called_by_loop(python.caller)
         for place, line in enumerate(context.ledger.python):
             if line in called:
-                found[place] = number_of.setdefault(called[line], len(number_of))
+                number = number_of.setdefault(called[line], len(number_of))
+                found[place] = _OURS if called[line] == OURS else number
     return found
 
 

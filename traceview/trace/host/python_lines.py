@@ -323,9 +323,9 @@ class PythonLines:
 
     def causes(
         self, thread: int, start_ps: Int64Array, end_ps: Int64Array
-    ) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """The samples of a thread in spans that are in time order and apart: since and until when each stands for the thread, and a
-        number for what its loop called, as `PythonStacks.cause`; each int64 `[n]`, in time order.
+    ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+        """The samples of a thread in spans that are in time order and apart: when, since and until when each stands for the thread, and
+        a number for what its loop called, as `PythonStacks.cause`; each int64 `[n]`, in time order.
         """
         rows = self._rows_of(thread)
         span = places(start_ps, self.time_ps[rows]) - 1
@@ -339,16 +339,15 @@ class PythonLines:
             for each in distinct.tolist()
         ]
         cause = np.array(of_pair, dtype=np.int64)[pair]
-        return self._since_ps[rows], self._until_ps[rows], cause
+        return self.time_ps[rows], self._since_ps[rows], self._until_ps[rows], cause
 
     def beside(self, thread: int, spans: IntervalSet, events: IntervalSet) -> IntervalSet:
         """When the loop of a thread was, in some spans, in what it calls there for anything but some events, as far as samples stand for it.
 
         What is called for these is where a sample meets one; nowhere where none does.
         """
-        since, until, cause = self.causes(thread, spans.start, spans.end)
-        middle = (since + until) // 2
-        is_for_events = is_in(cause, unique_ids(cause[events.within(middle, middle + 1) > 0]))
+        time, since, until, cause = self.causes(thread, spans.start, spans.end)
+        is_for_events = is_in(cause, unique_ids(cause[events.within(time, time + 1) > 0]))
         others = ~is_for_events if is_for_events.any() else is_for_events
         return union(since[others], until[others])
 

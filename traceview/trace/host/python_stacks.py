@@ -32,6 +32,8 @@ _CLASSES: Final = {
 """Classes of Keras that are not called as their files; no sample names a class."""
 _NOT_PUBLIC: Final = lazy_pattern(r"traceview/|.* in (?:[_<]|\w*wrap)", re.DOTALL)
 """Functions that nobody calls by name, or that a decorator made, and ours around those of the user."""
+OURS: Final = "traceview"
+"""What the capture itself calls below a line of the script."""
 _CONNECTION: Final = "multiprocessing/connection.py"
 _TRAINER: Final = lazy_pattern(r"keras/src/backend/\w+/trainer\.py")
 _NAMED_METHODS: Final = ("predict", "evaluate")
@@ -94,7 +96,7 @@ class PythonStacks(Struct, frozen=True, eq=False, dict=True):
             return None
         named = (each for each in frames if _NOT_PUBLIC.match(each.code) is None)
         called = next(named, frames[0])
-        return None if called.file.startswith("_") else called
+        return None if called.file.startswith(("_", f"{OURS}/")) else called
 
     # What is around it
 
