@@ -1906,5 +1906,38 @@ PROGRAMS: Final = {
             "replica 0 takes singular values of the weights in each step",
             ("untrained-compute", "straggler-gpu", "matrix-factoring"),
         ),
+        Program(
+            "jax_attention_order_and_colours",
+            "attention without a softmax multiplies queries with keys first, and each colour is compared with each pixel",
+            ("costly-ops", *_PYTHON),
+            second=("costly-ops", *_PYTHON),
+        ),
+        Program(
+            "jax_prime_spectrum_and_trim",
+            "spectra have a prime length, and each step gives free memory back to the system",
+            ("costly-ops",),
+            second=_PYTHON,
+            present={"python-stall": 0.16},
+        ),
+        Program(
+            "jax_ring_and_rows",
+            "gradients are added up on a ring by hand, and a batch grows row by row",
+            ("collective-exposed",),
+            second=_PYTHON,
+        ),
+        Program(
+            "loop_dropped_frames_and_pool",
+            "a pool of processes scales the sounds, and a layer computes frames that a slice drops",
+            _PYTHON,
+            second=("costly-ops",),
+            present={"callback-stall": 0.18},
+        ),
+        Program(
+            "loop_scans_and_similarity",
+            "whole scans are rotated for a part of them, and each step rates results by a second model",
+            _PYTHON,
+            second=("untrained-compute",),
+            present={"callback-stall": 0.5},
+        ),
     )
 }
