@@ -300,6 +300,28 @@ def test_a_line_outside_of_the_steps_is_what_it_calls_the_framework_for(
     assert states_of(traceview.analyze(tmp_path))[state] == pytest.approx(whole_ms, abs=0.1)
 
 
+def test_what_a_loop_does_beside_a_save_is_no_checkpoint(tmp_path: Path) -> None:
+    """After each step of 30 ms it sorts for 10 ms, and saves for 20."""
+    trace = new_trace(length_ms=400)
+    samples: list[Sample] = []
+    saves: Line = ("train.py", "saved", 9, True)
+    for step in marked_steps(trace, period_ms=60, marker_ms=30):
+        step.host("FunctionRun", 0, 5)
+        step.kernel(0, 5, 30, launch_ms=4.9)
+        step.host("SaveV2:SaveV2", 40, 60)
+        start_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
+        parts = [(31, 40, WORK), (41, 60, saves)]
+        for begin, end, line in parts:
+            samples += [
+                (start_ns + at * 1_000_000, 0, (line, ("train.py", "main", 3, True)))
+                for at in range(begin, end)
+            ]
+    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS)})
+    states = states_of(traceview.analyze(tmp_path))
+    assert states["checkpoint"] == pytest.approx(20, abs=2.5)
+    assert states["between"] == pytest.approx(10, abs=2.5)
+
+
 def test_a_collection_beside_compute_costs_nothing(tmp_path: Path) -> None:
     report = analyzed(tmp_path, graph(20), lambda _: (WORK,), collections=[(26, 20)])
     assert "garbage_collection" not in states_of(report)

@@ -26,6 +26,7 @@ from tests.python_sidecars import (
     python_group,
 )
 from tests.sidecars import write_sidecar
+from traceview.base.intervals import union
 from traceview.trace.host.python_lines import PythonLines
 from traceview.trace.host.thread_clocks import ThreadClocks, line_ids
 from traceview.trace.sidecar.sidecar import PythonRecord, PythonThread, python_samples
@@ -614,3 +615,64 @@ def test_a_gap_is_divided_where_the_loop_goes_on(
     for row, ms in zip(found, costs.values(), strict=True):
         assert row.loss is not None
         assert row.loss.ps_per_step / whole_ps == pytest.approx(ms / 18.3, abs=0.04)
+
+
+OUR_OWN: Line = ("traceview/capture/window/step_window.py", "_ended", 401, False)
+
+
+def test_what_the_capture_does_between_steps_is_no_finding(tmp_path: Path) -> None:
+    own = (OUR_OWN, LOOP, MODULE)
+    report = analyzed(tmp_path, python_group(between(own, own), THREADS))
+    assert not [row for row in report.findings if row.code == "callback-stall"]
+
+
+def test_what_a_loop_calls_beside_some_events() -> None:
+    """It is in one function for 5 ms, and then in another one, in which the events lie, or in none."""
+    stacks = [(ROW, LOOP, MODULE)] * 5 + [(COLUMN, NEXT_IN_LOOP, MODULE)] * 5
+    lines = python_lines_of([(at_ms(ms), MAIN, stack) for ms, stack in enumerate(stacks)])
+    whole, nowhere = (
+        union(np.array([-1]), np.array([10**10])),
+        union(np.array([10**11]), np.array([10**11 + 1])),
+    )
+    events = union(np.array([6 * 10**9]), np.array([7 * 10**9 + 1]))
+    beside = lines.beside(MAIN, whole, events)
+    assert (beside.start[0], beside.end[-1]) == (0, 4 * 10**9)
+    assert not lines.beside(MAIN, whole, nowhere).start.size
+
+
+@pytest.mark.parametrize(("every_ms", "is_said"), [(1, True), (5, False)])
+def test_steps_are_counted_only_where_samples_would_have_met_a_part_of_a_gap(
+    every_ms: int, is_said: bool, tmp_path: Path
+) -> None:
+    """A function takes 12 ms of two gaps; with a sample each 5 ms the others may have it by chance without one."""
+    samples = []
+    for ms in range(0, 245, every_ms):
+        step, in_step = divmod(ms + 0.5, 61.3)
+        inner = ROW if in_step < 55 and step in (0, 2) else COLUMN
+        stack = (inner, LOOP, MODULE) if in_step >= 43 else (EXECUTE, STEP, MODULE)
+        samples.append((at_ms(ms + 0.5), MAIN, stack))
+    report = analyzed(tmp_path, python_group(samples, THREADS))
+    (row,) = (each for each in report.findings if " in row, train.py:8" in each.title)
+    assert ("used steps" in row.title) is is_said
+
+
+@pytest.mark.parametrize(
+    ("inner", "named"),
+    [
+        ((("_strptime.py", "_getlang", 26, False),), ""),
+        (
+            (
+                ("scipy/sparse/_compressed.py", "_matmul_sparse", 462, False),
+                ("scipy/sparse/_base.py", "__matmul__", 923, False),
+            ),
+            " (__matmul__ of scipy)",
+        ),
+    ],
+)
+def test_what_a_line_calls_has_the_name_that_it_is_called_by(
+    inner: tuple[Line, ...], named: str, tmp_path: Path
+) -> None:
+    stack = (*inner, ROW, LOOP, MODULE)
+    report = analyzed(tmp_path, python_group(between(stack, stack), THREADS))
+    (stall,) = (row for row in report.findings if row.code == "callback-stall")
+    assert stall.title.partition("between steps ")[2] == f"in row, train.py:8{named}"

@@ -12,7 +12,7 @@ from traceview.analysis.facts.python import shared
 from traceview.analysis.facts.threads import CoreWaits, core_waits
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
-from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.rule import LIMIT, Rule
 from traceview.analysis.rules.words import Number, Quantity
 from traceview.base.intervals import BoolArray
 from traceview.base.record import (
@@ -587,9 +587,12 @@ def _native_threads(
         for host, of in waits.items()
         if of is not None and host in windows
     ]
-    python = (context.idle.python.get(host) for host in windows)
-    lines = [line for of in python if of and (line := of.lines.line_calling(_WITH_THREADS))]
-    line = max(lines, key=lambda line: line.sampled_ps, default=None)
+    line = None
+    for host, of in context.idle.python.items():
+        calling = of.lines.line_calling(_WITH_THREADS) if host in windows else None
+        # What is called for less time explains no threads that cost so much.
+        if calling and calling.sampled_ps >= LIMIT * windows[host].length_ps:
+            line = max(filter(None, (line, calling)), key=lambda each: each.sampled_ps)
     return NATIVE_THREADS.of_rows(
         context,
         rows,

@@ -506,7 +506,7 @@ COSTLY_OPS: Final = _rule(
         ),
         "dropped": (
             "Pick first, then multiply: `head(states[:, -1])`, not `head(states)[:, -1]`; let a convolution take `strides`.",
-            "With `strides=4` instead of a slice of every fourth result a step took 30 instead of 37 ms (TensorFlow 2.21, two cores).",
+            "With `strides=4` instead of a slice of every fourth result a step took 29 instead of 37 ms (TensorFlow 2.21, two cores).",
         ),
         "mask": (
             "Pick first, then multiply: `states[places] @ weights`, not a mask over the results of all places.",
@@ -550,7 +550,7 @@ COSTLY_OPS: Final = _rule(
         ),
         "updating": (
             "Keep it in a variable, and change that in place: `bank.scatter_nd_update(places, rows)`.",
-            "`tf.tensor_scatter_nd_update` copies all of it: 10 MB in 1.8 ms, of which it changed 2%; in place that took 0.6 (two cores).",
+            "`tf.tensor_scatter_nd_update` copies all of it: 10 MB in 1.0 to 2.8 ms, of which it changed 3%; in place that took 0.25 (two cores).",
         ),
         "layout": (
             "Keep one order of dimensions throughout, that of the kernels: `data_format='channels_last'` in layers and input.",
