@@ -94,7 +94,7 @@ def picked(pick):
 
 
 result["picked"] = picked(lambda scores: scores[::4])
-result["taken"] = picked(lambda scores: tf.gather(scores, [3]) + tf.cast(tf.shape(scores)[0], tf.float32))
+result["taken"] = picked(lambda scores: tf.gather(scores, [3]) + tf.cast(tf.raw_ops.Shape(input=scores)[0], tf.float32))
 result["picked twice"] = picked(lambda scores: scores[::4] + scores[1::4])
 result["half picked"] = picked(lambda scores: scores[::2])
 result["read whole"] = picked(lambda scores: scores[::4] + tf.reduce_mean(scores))

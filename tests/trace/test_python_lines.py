@@ -165,11 +165,6 @@ def of_keras(file: str, function: str) -> Line:
             "See what the other threads wait for in main",
         ),
         (
-            (WAIT, ("multiprocessing/pool.py", "map", 367, False), CALLBACK),
-            "on_train_batch_end",
-            "See what the other threads wait for in main",
-        ),
-        (
             (
                 WAIT,
                 ("threading.py", "start", 969, False),
@@ -676,3 +671,11 @@ def test_what_a_line_calls_has_the_name_that_it_is_called_by(
     report = analyzed(tmp_path, python_group(between(stack, stack), THREADS))
     (stall,) = (row for row in report.findings if row.code == "callback-stall")
     assert stall.title.partition("between steps ")[2] == f"in row, train.py:8{named}"
+
+
+def test_what_a_pool_packs_and_copies_is_told(tmp_path: Path) -> None:
+    stack = (WAIT, ("multiprocessing/pool.py", "map", 367, False), ROW, LOOP, MODULE)
+    report = analyzed(tmp_path, python_group(between(stack, stack), THREADS))
+    (stall,) = (row for row in report.findings if row.code == "callback-stall")
+    assert "for a pool between steps in row, train.py:8" in stall.title
+    assert stall.action.startswith("Do it here, or let the pool make whole batches ahead")
