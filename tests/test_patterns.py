@@ -34,8 +34,8 @@ METHODS: Final = frozenset(
     ("search", "match", "fullmatch", "findall", "finditer", "sub", "subn", "split")
 )
 SMALL, LARGE = 1 << 11, 1 << 20
-MOST_S: Final = 2.0
-"""Of processor time; of a megabyte one that is quadratic takes from a minute on, one that is linear 0.1 s."""
+MOST_S: Final = 6.0
+"""Of processor time; of a megabyte one that is quadratic takes from a minute on, one that is linear at most 1 s."""
 
 
 def used_methods() -> dict[str, set[str]]:
@@ -202,5 +202,5 @@ def test_time_grows_with_the_text_and_no_faster(pattern: tuple[str | bytes, int]
         )
         for pump in slowest[:2]:
             for size in (SMALL, SMALL << 3, LARGE >> 3, LARGE):
-                limit = MOST_S * max(size / LARGE, 0.1)
+                limit = MOST_S * max(size / LARGE, 0.2)
                 assert stays_below(limit, compiled, method, pump, size), (method, pump, size)

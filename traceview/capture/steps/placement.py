@@ -201,8 +201,8 @@ def _describe_training(uses: Sequence[_Use], models: Iterable[Any]) -> dict[str,
 
 
 _DIFFERENCES: Final = {
-    "python": re.compile(r"Literal\[(?:'[^']{0,999}'|\"[^\"]{0,999}\"|[^\]]{0,999})\]"),
-    "shape": re.compile(r"shape=(?:<unknown>|\([^)]{0,999}\)|None)"),
+    "python": re.compile(r"Literal\[(?:'[^']*'|\"[^\"]*\"|[^][]*)\]"),
+    "shape": re.compile(r"shape=(?:<unknown>|\([^()]*\)|None)"),
 }
 """How the signature of a graph writes a value of Python and the shape of a tensor (TensorFlow 2.15 to 2.21)."""
 
