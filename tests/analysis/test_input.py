@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -457,13 +458,15 @@ def test_functions_are_written_for_batches_where_each_element_is_quick(
         ("Map", 20, ": Map is too slow, most of it DecodeJpeg"),
         ("Map", 19.9, ": Map is too slow"),
         ("Generator", 20, ": Generator is too slow"),
+        # The ops of two maps are told apart by how often these are called.
         ("Map::ParallelMapV2", 20, ": Map is too slow"),
+        ("Map:8:ParallelMapV2", 20, ": Map is too slow, most of it DecodeJpeg"),
     ],
 )
 def test_the_op_that_takes_most_of_the_functions_is_named(
     stage: str, decode_ms: float, said: str, tmp_path: Path
 ) -> None:
-    stage, _, before = stage.partition("::")
+    stage, times, before = stage.partition(":")[0], *(stage.split(":")[1:] or ["", ""])
     trace = new_trace(length_ms=1000)
     worker, executor = trace.thread("tf_data_map", 40), trace.thread("tf_Compute", 41)
     for step in steps_of_100(trace):
@@ -471,9 +474,12 @@ def test_the_op_that_takes_most_of_the_functions_is_named(
         step.host("Iterator::Root", 0, 60, {"id": 1})
         made = {"id": 2, "parent_id": 1}
         step.host(f"Iterator::Root::{stage}", 0, 60, made, thread=worker)
-        if before:
+        for _ in range(int(times or 1) if before else 0):
             given = {"id": 3, "parent_id": 2}
-            step.host(f"Iterator::Root::{stage}::{before}", 0, 1, given, thread=worker)
+            step.host(f"Iterator::Root::{stage}::{before}", 0, 0, given, thread=worker)
+            # Of each call another op of the function, which takes longer in all.
+            if times:
+                step.host("pad/Pad:Pad", 56, 59, thread=worker)
         step.host("InstantiatedCapturedFunction::Run", 1, 55, {"id": 9}, thread=worker)
         step.host("decode/DecodeJpeg:DecodeJpeg", 1, 1 + decode_ms, thread=worker)
         step.host("resize/ResizeBilinear:ResizeBilinear", 30, 45, thread=worker)
@@ -512,12 +518,44 @@ def test_iterators_made_in_the_loop_are_the_cause_where_first_requests_are_most_
     assert action.startswith(words) is is_cause
 
 
+DECODED = "train.py:7 in decoded"
+
+
+@pytest.mark.parametrize(
+    ("functions", "said"),
+    [
+        # TensorFlow may have made the maps parallel, or not; other stages call nothing.
+        ([(["ParallelMap"], None), (["ParallelMap", "Map"], DECODED)], ", decoded, train.py:7"),
+        ([(["Map"], DECODED), (["Map", "Map"], None)], ""),
+        ([(["Filter", "Map"], DECODED)], ""),
+    ],
+)
+def test_the_function_that_a_stage_calls_is_named(
+    functions: list[tuple[list[str], str | None]], said: str, tmp_path: Path
+) -> None:
+    batch = {"functions": [{"stages": stages, "line": line} for stages, line in functions]}
+    trace, stage = new_trace(length_ms=1000), "Root::MapAndBatch::Shuffle::ParallelMapV2"
+    executor = trace.thread("tf_Compute", 41)
+    for step in steps_of_100(trace):
+        step.host(WAIT, 0, 40)
+        calls(step, *((path, 0, 40) for path in accumulate(stage.split("::"), "{}::{}".format)))
+        step.host("FunctionRun", 40, 100)
+        step.host("replica_0/x:MatMul", 40, 100, thread=executor)
+    result, bound = examined(trace, tmp_path, {"batch": batch})
+    slowest = max(result.stages, key=lambda stage: stage.own_ps)
+    assert slowest.function == (DECODED if said else None)
+    assert bound is not None
+    assert bound.title.endswith(f"for input: ParallelMapV2 is too slow{said}")
+
+
 @pytest.mark.parametrize("is_debugged", [True, False])
 def test_a_pipeline_that_is_debugged_runs_on_one_thread(is_debugged: bool, tmp_path: Path) -> None:
     mode = "tf.data.experimental.enable_debug_mode"
     sidecar = {"tracing": {"hooks": [mode] * is_debugged}}
     bound = bound_of(waiting(40, ("Root", 0, 40), ("Root::Map", 0, 40)), tmp_path, sidecar)
     assert bound.action.startswith(f"Turn {mode} off") is is_debugged
+    # That it does not work ahead is the mode's doing.
+    assert any(each.value == "prefetch" for each in bound.evidence) is not is_debugged
 
 
 def test_the_device_whose_batch_comes_late_is_named_and_who_waits_for_it(tmp_path: Path) -> None:

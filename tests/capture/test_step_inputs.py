@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,6 +40,23 @@ class _RebatchDataset(Dataset): ...
 
 
 class _UnbatchDataset(Dataset): ...
+
+
+class Calls(Dataset):
+    """`called`: what the wrapper holds that TensorFlow makes of a function."""
+
+    def __init__(self, called: Any, *inputs: Any) -> None:
+        super().__init__(1, *inputs)
+        self._map_func = SimpleNamespace(_func=called)
+
+
+class _MapDataset(Calls): ...
+
+
+class _ParallelMapDataset(Calls): ...
+
+
+class _FlatMapDataset(Calls): ...
 
 
 class OwnedIterator:
@@ -178,3 +197,50 @@ def test_datasets_are_not_asked_for_their_size_while_steps_are_recorded(
     assert asked == []
     assert inputs.sizes(2, 2) == ("dataset", 16, 8)
     assert len(asked) == 1
+
+
+def cropped(image: Any) -> Any:
+    return image
+
+
+def padded(image: Any) -> Any:
+    return image
+
+
+def line_of(function: Any) -> str:
+    return f"test_step_inputs.py:{function.__code__.co_firstlineno} in {function.__name__}"
+
+
+SOURCE = _FlatMapDataset(cropped, _MapDataset(padded))
+CROPPED, PADDED = line_of(cropped), line_of(padded)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "functions"),
+    [
+        # What a flat map makes looks like what it reads: below it nothing is known.
+        (_MapDataset(cropped, SOURCE), {"Map": CROPPED, "Map FlatMap": CROPPED}),
+        (
+            _PrefetchDataset(1, _ParallelMapDataset(cropped, _MapDataset(padded))),
+            {"ParallelMap": CROPPED, "ParallelMap Map": PADDED},
+        ),
+        # A partial, and a tf.function.
+        (_MapDataset(partial(padded, 1)), {"Map": PADDED}),
+        (_MapDataset(SimpleNamespace(python_function=padded)), {"Map": PADDED}),
+        # Of a library, without code, and branches that differ.
+        (_MapDataset(json.dumps), {"Map": None}),
+        (_MapDataset(len), {"Map": None}),
+        (Dataset(1, _MapDataset(padded), _MapDataset(cropped)), {"Map": None}),
+    ],
+)
+def test_the_functions_that_a_pipeline_calls_are_named(
+    dataset: Dataset, functions: dict[str, str | None]
+) -> None:
+    inputs = StepInputs()
+    inputs.asked(OwnedIterator(dataset), is_recorded=True)
+    # The path depends on what Python was started with.
+    found = {
+        " ".join(each["stages"]): each["line"] and each["line"].rpartition("/")[2]
+        for each in inputs.functions()
+    }
+    assert found == functions

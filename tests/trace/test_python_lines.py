@@ -526,7 +526,7 @@ def between(first: tuple[Line, ...], then: tuple[Line, ...]) -> list[Sample]:
         ),
         pytest.param(
             ((SVD, LOOP, MODULE), (SVD, NEXT_IN_LOOP, MODULE)),
-            ["in main, train.py:63 (svd of numpy)"],
+            ["in main, train.py:63, 65 (svd of numpy)"],
             id="lines that call one library",
         ),
         pytest.param(

@@ -46,6 +46,7 @@ from traceview.trace.host.pipeline import (
     stages_of,
 )
 from traceview.trace.host.state_timeline import intersection, joined_spans
+from traceview.trace.model import Trace
 from traceview.trace.state import State
 
 _WORKS_AHEAD = lazy_pattern(
@@ -67,6 +68,9 @@ _PASS = lazy_pattern(r"(.*Repeat)\[\d+\]", re.DOTALL)
 _DROPPED_FACTOR: Final = 2
 _FEWEST_DROPPED: Final = 8
 """Elements made for one that is handed on, and dropped ones: a buffer holds few. Choices of ours."""
+
+DEBUGGED: Final = "tf.data.experimental.enable_debug_mode"
+"""With this setting all of a pipeline runs in Python on one thread, and nothing works ahead, whatever the script asks for."""
 
 WORK_RATIO: Final = 0.25
 """Of the window, or of the wait: how long the slowest stage works where the model waits for it (XProf's limit)."""
@@ -144,6 +148,11 @@ def supply_of(context: Run, host: int) -> InputSupply | None:
     return context.once(input_supplies).get(host)
 
 
+def is_debugged(trace: Trace, host: int) -> bool:
+    """Whether the pipelines of a host run in the mode that finds mistakes."""
+    return DEBUGGED in trace.hosts[host].captured.environment.tracing.hooks
+
+
 def keeps_lock(context: Run, host: int, device: int) -> bool:
     """Whether Python of the pipeline runs while the thread of the step waits for the lock, for long enough; mostly not."""
     window, python = context.selection.windows[host], pipeline_python(context, host)
@@ -196,7 +205,7 @@ def _supply(context: Run, host: int) -> InputSupply | None:
         share_ratio=own_ps / sum(stage.own_ps for stage in candidates) if slowest else 0.0,
         dropped=_dropped(slowest, stages) if slowest else None,
         # A distributed dataset works ahead by itself, on the threads that fill the shards.
-        lacks_prefetch=not is_distributed and _lacks_prefetch(whole),
+        lacks_prefetch=not (is_distributed or is_debugged(trace, host)) and _lacks_prefetch(whole),
         work_ratio=own_ps / max(window.length_ps, 1) if slowest else None,
         work_of_wait_ratio=own_ps / waited_ps if slowest and waited_ps else None,
         empty_step_ratio=empty[0],

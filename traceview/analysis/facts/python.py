@@ -24,7 +24,7 @@ from traceview.analysis.rules.finding import Evidence
 from traceview.analysis.rules.words import Line
 from traceview.base.ids import is_in, sorted_unique, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array, nesting
-from traceview.base.record import Record, Share, SourceLine
+from traceview.base.record import Count, Record, Share, SourceLine
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_NS, PS_PER_US
@@ -122,6 +122,8 @@ class PythonShare(Record, frozen=True):
         called: What the user's line calls of that library, a public function where there is one.
         frees_lock: Whether the thread mostly ran there without Python's lock, as in much of NumPy; null where that was not
             recorded.
+        line_ratio: Share of the sampled time that was at that line.
+        others: Numbers of other lines of the function with at least half as much, the longest first.
         state: runs: the thread ran Python there; waits: it waited for another thread, a process or a file; native: it was
             in native code of TensorFlow.
     """
@@ -132,6 +134,8 @@ class PythonShare(Record, frozen=True):
     state: PythonState = "runs"
     called: SourceLine | None = None
     frees_lock: bool | None = None
+    line_ratio: Share = 0.0
+    others: tuple[Count, ...] = ()
 
     @property
     def awaits(self) -> str:
@@ -156,12 +160,14 @@ class PythonShare(Record, frozen=True):
     def argument(self) -> Line:
         """The line as a title names it, with what of a library takes the time there, unless that is a framework or what is awaited."""
         called = None if self.awaits else self.called
-        return Line(self.line, None if called and called.startswith(_FRAMEWORKS) else called)
+        is_known = called and called.startswith(_FRAMEWORKS)
+        return Line(self.line, None if is_known else called, self.others)
 
     @property
     def evidence(self) -> Iterator[Evidence]:
         """The line, and how sure it is; what of a library ran there."""
-        of_time = f"{numbers.share(self.ratio)} of the sampled time"
+        own, whole = numbers.share(self.line_ratio), numbers.share(self.ratio)
+        of_time = f"{own} of the sampled time" + (f", its function {whole}" if whole != own else "")
         yield Evidence(PYTHON_LINE, self.line, None, "", of_time, value_is="line")
         if self.inner:
             yield Evidence("library_line", self.inner, None, "", value_is="line")
@@ -315,7 +321,8 @@ def _frame(name: bytes) -> PythonFrame:
 def shared(line: PythonLine) -> PythonShare:
     """A line as a record."""
     inner, called = (str(each) if each else None for each in (line.inner, line.called))
-    return PythonShare(str(line), inner, line.ratio, line.state, called, line.frees_lock)
+    lines = line.line_ratio, line.others
+    return PythonShare(str(line), inner, line.ratio, line.state, called, line.frees_lock, *lines)
 
 
 def python_of_rows(

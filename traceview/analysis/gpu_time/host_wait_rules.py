@@ -268,7 +268,10 @@ HOST_BOUND: Final = Rule(
     action="Move preprocessing into `dataset.map(...)`, and keep string and lookup ops out of the step.",
     advice="See what was placed on the CPU with `tf.debugging.set_log_device_placement(True)`.",
     actions={
-        "small": "Give the devices more work per step: a larger batch, or `steps_per_execution` in `compile()` of Keras.",
+        "small": (
+            "Give the devices more work per call: a larger batch, or several steps (`steps_per_execution` in Keras, a `tf.range` loop "
+            "in a `tf.function`)."
+        ),
         **TURNED_OFF,
         **CONVERSIONS,
         "jax-many_puts": (

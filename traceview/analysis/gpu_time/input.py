@@ -253,6 +253,7 @@ _HOSTS: Final = (
 )
 _STAGES: Final = (
     Shown("stage", lambda row: _path(row.name), kind="name"),
+    Shown("calls function", "function", 2, if_several=True),
     Shown("host", "host", 3, kind="name", if_several=True),
     Shown("asked by", lambda row: _ASKED_BY[row.blocking], kind="words", if_several=True),
     Shown(

@@ -5,20 +5,25 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from math import log
 from typing import Final
 
+import numpy as np
+
 from traceview.analysis.facts.input_supply import (
+    DEBUGGED,
     EMPTY_STEP_RATIO,
     EMPTY_WAIT_RATIO,
     LOCK_WAIT_RATIO,
     WORK_RATIO,
     InputSupply,
+    is_debugged,
     keeps_lock,
     pipeline_python,
     supply_of,
 )
 from traceview.analysis.facts.python import FEED, OTHERS, PYTHON_METRICS
-from traceview.analysis.facts.selection import covered_ps
+from traceview.analysis.facts.selection import covered_ps, rows_in
 from traceview.analysis.facts.threads import core_waits
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
@@ -54,6 +59,9 @@ _WITH_FUNCTION: Final = (
 """Stages that run a function of the script: what takes cores runs in one."""
 
 _MAPS: Final = ("map", "parallel_map")
+
+_SAME_CALLS: Final = log(2)
+"""Of maps whose numbers of calls are within this factor of each other nothing says which of them an op is of; a batch has more rows."""
 
 _PREFETCH: Final = "prefetch"
 _LOCK: Final = "lock"
@@ -108,12 +116,9 @@ _KINDS: Final = (
 )
 """What the name of a stage looks like, and the action that makes it faster."""
 
-_DEBUGGED: Final = "tf.data.experimental.enable_debug_mode"
-"""A setting, and the action where it is on."""
-
 _ACTIONS: Final[dict[str, Advised]] = {
-    _DEBUGGED: (
-        f"Turn `{_DEBUGGED}` off while training, and capture again.",
+    DEBUGGED: (
+        f"Turn `{DEBUGGED}` off while training, and capture again.",
         "It runs all of the pipeline on one thread, and its functions in Python: a batch took 4.8 ms instead of 1.3 (TensorFlow 2.21).",
     ),
     "map": (
@@ -284,7 +289,7 @@ INPUT_BOUND: Final = Rule(
     title="{who:waits/wait} {loss} for input[: {stage} is too slow][, most of it {ops}][, {line}]",
     titles={
         _LOCK: "{who:loses/lose} {loss} to the input pipeline, whose Python keeps the lock[, {line}]",
-        _CORES: "{who:loses/lose} {loss} to the cores that the input pipeline takes[: {stage}][, most of it {ops}]",
+        _CORES: "{who:loses/lose} {loss} to the cores that the input pipeline takes[: {stage}][, most of it {ops}][, {line}]",
         _DROPPED: "{who:waits/wait} {loss} for input: {made} are made for {kept} that {drops} hands on",
         _WAITING: "{who:waits/wait} {loss} for input: a generator waits[ in {line}]",
         _QUEUE: f"{{who:waits/wait}} {{loss}} for input: a generator waits for {OTHERS}[ in {{line}}]",
@@ -301,6 +306,7 @@ INPUT_BOUND: Final = Rule(
         _PREFETCH: "The pipeline does not end with prefetch, so it starts to work only when the model asks.",
         _LOCK: "Python of the pipeline keeps Python's lock from the thread of the step meanwhile.",
         "line": "Most of it runs in {line}.",
+        "function": "It calls {line}.",
         _CORES: (
             "Its threads ran {busy} of the window, added up, on cores that threads of the step waited for; that is part of the loss."
         ),
@@ -472,27 +478,45 @@ class _Sentences:
             self.arguments["line"] = self._python.argument
         if takes_cores:
             self._add_cores()
-        self._name_op()
+        self._name_what_is_called()
 
-    def _name_op(self) -> None:
-        """Name the type of op that takes most of the time of all ops of the pipeline, if the stage that is named maps, and no other."""
-        states = self._context.idle.states.get(self._host)
+    def _name_what_is_called(self) -> None:
+        """Name the function of the stage that is named, and the type of op that takes most of its time."""
         stage = self._function or (self._supply.slowest if self._supply else None)
-        if states is None or stage is None or "stage" not in self.arguments:
+        if stage is None or "stage" not in self.arguments:
             return
-        stages = self._supply.stages if self._supply else ()
-        maps = [each for each in stages if action_for(kind_of(each.name)) in _MAPS]
-        # Nothing says which of several maps an op is of.
-        if maps != [stage]:
+        if stage.function and "line" not in self.arguments and self.title in ("", _CORES):
+            self.arguments["line"] = Line(stage.function)
+            self.notes.append("function")
+        self._name_op(stage)
+
+    def _name_op(self, stage: InputStage) -> None:
+        """Name the type of op that takes most of the time of all ops of a map, as far as the number of its calls shows which these are."""
+        states = self._context.idle.states.get(self._host)
+        maps = [
+            each
+            for each in (self._supply.stages if self._supply else ())
+            if action_for(kind_of(each.name)) in _MAPS
+        ]
+        if states is None or stage not in maps:
+            return
+        apart = {each.name: abs(log(max(each.calls, 1) / max(stage.calls, 1))) for each in maps}
+        if any(apart[each.name] < _SAME_CALLS for each in maps if each != stage):
             return
         trace, events = self._context.trace, self._context.trace.host_columns
         rows = states.pipeline_work
         rows = rows[states.kind_of(rows) == HostNameKind.OP]
         names, name = unique_inverse(events.name[rows])
         ps = totals(name, events.end_ps[rows] - events.start_ps[rows], names.size)
+        window = self._context.selection.windows[self._host]
+        count = np.bincount(
+            name[rows_in(events.start_ps[rows], events.end_ps[rows], window)], minlength=names.size
+        )
         by_type = Counter[str]()
-        for each, own_ps in zip(names.tolist(), ps.tolist(), strict=True):
-            by_type[(trace.names.text(each) or "").rpartition(":")[2]] += own_ps
+        for each, own_ps, calls in zip(names.tolist(), ps.tolist(), count.tolist(), strict=True):
+            # Ops of a function run as often as its stage is called.
+            if min(maps, key=lambda map_: abs(log(max(calls, 1) / max(map_.calls, 1)))) == stage:
+                by_type[(trace.names.text(each) or "").rpartition(":")[2]] += own_ps
         for type_, longest_ps in by_type.most_common(1):
             if type_ and longest_ps >= _MAIN_STAGE_RATIO * by_type.total():
                 self.arguments["ops"] = Ops((type_,))
@@ -557,9 +581,9 @@ class _Sentences:
 
     def action(self, wait_ratio: float) -> str:
         """The key of what helps most, whose arguments it adds: to work ahead, where that suffices; else to make less."""
-        supply, captured = self._supply, self._context.trace.hosts[self._host].captured
-        if _DEBUGGED in captured.environment.tracing.hooks:
-            return _DEBUGGED
+        supply = self._supply
+        if is_debugged(self._context.trace, self._host):
+            return DEBUGGED
         if supply is None or supply.slowest is None:
             return ""
         if supply.iterator_count >= _FEWEST_ITERATORS:

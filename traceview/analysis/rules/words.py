@@ -113,10 +113,12 @@ class Line(Record, frozen=True, tag="line", tag_field="is"):
     Attributes:
         line: File, number and function, as samples name it.
         called: The same of a library that is called there, and takes most of the time; null without one.
+        others: Numbers of other lines of the function that take much.
     """
 
     line: SourceLine
     called: SourceLine | None = None
+    others: tuple[Count, ...] = ()
 
 
 class Names(Record, frozen=True, tag="names", tag_field="is"):
@@ -268,8 +270,9 @@ def tokens_of(argument: Argument) -> Iterator[Token]:
             yield from names([*map(plain_type, kept)])
         case StateName(state):
             yield Token(MEANINGS[BY_KEY[state]].name)
-        case Line(line, called):
-            yield Token(line_words(line), "name")
+        case Line(line, called, others):
+            # `train, train.py:61, 65`
+            yield Token(", ".join((line_words(line), *map(str, others))), "name")
             if called:
                 yield Token(f" ({_called(called)})", "name")
         case _:

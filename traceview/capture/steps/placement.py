@@ -88,6 +88,8 @@ def describe_steps(
         # The script has a strategy, but these functions do not use it: their batch is not divided.
         strategy = None
     batch = describe_batch(steps.inputs, strategy)
+    if is_source_wanted:
+        batch |= answers({"functions": steps.inputs.functions})
     handles = {id(getattr(use.variable, "handle", None)): use for use in uses.values()}
     trained = {handle for handle, use in handles.items() if use.is_trained}
     shapes = {

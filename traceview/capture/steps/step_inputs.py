@@ -1,4 +1,6 @@
-"""Remembers what the recorded steps are given: tensors, or iterators with their datasets. These show how many examples a step has."""
+"""Remembers what the recorded steps are given: tensors, or iterators with their datasets. These show how many examples a step has,
+and which functions of the script the pipeline calls.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Any, Final
 from weakref import ref
 
 from traceview.base.errors import NoAnswerError
+from traceview.capture.process.python_code import CodePlaces
 
 _DEEPEST: Final = 8
 _SOURCES: Final[dict[str, Callable[[Any], list[Any]]]] = {
@@ -26,6 +29,9 @@ _KEEP_BATCHES: Final = frozenset(
     )
 )  # fmt: skip
 """Datasets whose elements are the batches of the dataset before them, or parts of these for the replicas."""
+_MADE_BY: Final = ("_FlatMapDataset", "_InterleaveDataset", "_ParallelInterleaveDataset")
+"""What their functions return are datasets, too, whose stages look like those that these read."""
+_MOST_DATASETS: Final = 200
 Sizes = tuple[str, int, int | None]
 """What showed them, and the examples of a step: of all replicas, and of each."""
 
@@ -86,6 +92,26 @@ class StepInputs:
         with suppress(Exception):
             return any(type(leaf).__name__ in _SOURCES for leaf in _leaves(arguments, _DEEPEST))
         return False
+
+    def functions(self) -> list[dict[str, Any]]:
+        """What the pipelines call in each stage: the `stages` with a function from the last on, and the `line` of that, where it is the user's."""
+        found: dict[tuple[str, ...], str | None] = {}
+        places, seen = CodePlaces(), set[int]()
+        sources = (*self._given.values(), *self._asked.values())
+        waiting: list[tuple[Any, tuple[str, ...]]] = [(dataset, ()) for dataset, _ in sources]
+        while waiting and len(seen) < _MOST_DATASETS:
+            dataset, above = waiting.pop()
+            seen.add(id(dataset))
+            kind = type(dataset).__name__
+            called = next(filter(None, (getattr(dataset, each, None) for each in _FUNCTIONS)), None)
+            if called is not None:
+                above = (*above, kind.strip("_").removesuffix("Dataset"))
+                line = _line_of(called, places)
+                # Of branches that look alike nothing says which of them a stage is.
+                found[above] = line if found.get(above, line) == line else None
+            if kind not in _MADE_BY:
+                waiting += [(each, above) for each in dataset._inputs()]
+        return [{"stages": list(stages), "line": line} for stages, line in found.items()]
 
     def forget(self) -> None:
         """Let go of the datasets."""
@@ -166,6 +192,23 @@ def _of_dataset(dataset: Any) -> tuple[int, bool]:
             raise NoAnswerError("the dataset of the step has no fixed batch size")
         is_split |= kind in ("_RebatchDataset", "_LegacyRebatchDataset")
         (dataset,) = inputs
+
+
+_FUNCTIONS: Final = ("_map_func", "_predicate")
+"""The attributes that hold what a dataset calls."""
+
+
+def _line_of(called: Any, places: CodePlaces) -> str | None:
+    """The first line of the user's function that a dataset calls; None for one of a library, and for what has no code."""
+    function = getattr(called, "_func", None)
+    for inner in ("python_function", "func", "__wrapped__"):
+        function = getattr(function, inner, function)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    origin = places.origin_of(code)
+    is_user = origin.kind == "user"
+    return f"{origin.file}:{code.co_firstlineno} in {origin.function}" if is_user else None
 
 
 def _sources(value: Any) -> dict[int, tuple[Any, Any]]:

@@ -12,6 +12,7 @@ of its own iterator.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import dropwhile
 from typing import Final
 
@@ -26,6 +27,7 @@ from traceview.base.record import (
     Picoseconds,
     Ratio,
     Record,
+    SourceLine,
     StageName,
 )
 from traceview.base.stats import median_ps
@@ -55,6 +57,8 @@ _SHARDS: Final = (b"GetNextFromShard", b"MultiDeviceIteratorGetNextFromShard:")
 _INPUT_NUMBER = lazy_pattern(r"\[\d+\]")
 _SHARD_THREAD: Final = "tf_data_multi_device_iterator"
 _FILLS: Final = ("parallelism", "buffer_limit", "buffered_elements")
+_CALLS = lazy_pattern(r"(?:Parallel)?(FlatMap|Map|Filter|Interleave)(?:AndBatch)?(?:V\d+)?")
+"""Stages that call a function, whether TensorFlow has made them parallel or not."""
 _DEEPEST: Final = 64
 """Stages above each other: more than a pipeline has."""
 
@@ -103,6 +107,7 @@ class InputStage(Record, frozen=True):
         buffered_median: Median number of elements in the buffer at the start of a call, rounded down; null where
             not recorded.
         empty_ratio: Share of the calls with a recorded fill whose buffer was empty; null where not recorded.
+        function: First line of the user's function that it calls; null where the sidecar names none.
     """
 
     host: Hostname
@@ -117,6 +122,7 @@ class InputStage(Record, frozen=True):
     buffer_limit: Count | None
     buffered_median: Count | None
     empty_ratio: Ratio | None
+    function: SourceLine | None = None
 
     @property
     def own_ps(self) -> int:
@@ -178,6 +184,7 @@ def stages_of(
     blocks = is_in(calls.pipeline[chosen], blocking)
     facts = {key: columns.stat(key).at(calls.row[chosen], NONE) for key in _FILLS}
     duration = columns.duration_ps[calls.row[chosen]]
+    called = _functions(trace, host)
     stages = []
     for group in groups_of(calls.stage[chosen], blocks.view(np.uint8)):
         of_stage = {key: values[group] for key, values in facts.items()}
@@ -197,9 +204,21 @@ def stages_of(
                 buffer_limit=_largest(of_stage["buffer_limit"]),
                 buffered_median=median_ps(fill),
                 empty_ratio=float((fill == 0).mean()) if fill.size else None,
+                function=called.get(_calling(path_of(name))),
             )
         )
     return sorted(stages, key=lambda stage: (-stage.self_ps, stage.name, stage.blocking))
+
+
+def _functions(trace: Trace, host: int) -> dict[tuple[str, ...], str | None]:
+    """The lines of the functions that stages call, by the stages with a function from the last one of the pipeline on."""
+    functions = trace.hosts[host].captured.environment.batch.functions
+    return {_calling(each.stages): each.line for each in functions}
+
+
+def _calling(stages: Iterable[str]) -> tuple[str, ...]:
+    """The stages that call a function, each by what is the same if it is parallel."""
+    return tuple(found[1] for found in map(_CALLS.fullmatch, stages) if found)
 
 
 def shard_rows(trace: Trace, host: int) -> Int64Array:

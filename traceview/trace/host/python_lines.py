@@ -50,6 +50,9 @@ _AT_WORK_RATIO: Final = 0.5
 _AT_REST_RATIO: Final = 0.05
 """Of the time that a thread spends at a place: one that used a core for less waits there. One that waits for Python's lock
 wakes up now and then, and one that computes shares busy cores with others. A choice of ours."""
+_BESIDE_RATIO: Final = 0.5
+"""Of the time at a line: other lines of its function with so much are named, too. A choice of ours."""
+_MOST_BESIDE: Final = 2
 WAITS_RATIO: Final = 0.2
 """Of a core: who uses less waits, with rounds that the thread computed in around it. A choice of ours."""
 _MOSTLY_RATIO: Final = 0.5
@@ -69,7 +72,7 @@ class PythonLine(Struct, frozen=True):
     calls of that library itself.
     `state`: what the thread mostly did there; `frees_lock`: whether it mostly did so without Python's lock, None where that was
     not recorded. Of the `sampled_ps` that all samples stand for, `inside_ps` were in the
-    function of `frame`.
+    function of `frame`, and `line_ps` at its line; `others`: lines of that function with half as much or more, the longest first.
     """
 
     frame: PythonFrame
@@ -79,14 +82,21 @@ class PythonLine(Struct, frozen=True):
     inside_ps: int
     sampled_ps: int
     frees_lock: bool | None = None
+    line_ps: int = 0
+    others: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return str(self.frame)
 
     @property
     def ratio(self) -> float:
-        """The share of the sampled time."""
+        """The share of the sampled time in the function."""
         return self.inside_ps / self.sampled_ps
+
+    @property
+    def line_ratio(self) -> float:
+        """The share of the sampled time at the line."""
+        return self.line_ps / self.sampled_ps
 
 
 class PythonLines:
@@ -502,10 +512,13 @@ class PythonLines:
                 of_line[frame] += time
                 of_place.setdefault(frame, Counter())[place] += time
                 free.setdefault(frame, Counter())[is_free] += time
-        line = of_line.most_common(1)[0][0]
+        (line, line_ps), *rest = of_line.most_common(1 + _MOST_BESIDE)
+        beside = (each.line for each, time in rest if time >= _BESIDE_RATIO * line_ps)
         called, inner, state = of_place[line].most_common(1)[0][0]
         below, frees_lock = None if inner == line else inner, free[line].most_common(1)[0][0]
-        return PythonLine(line, below, called, state, inside_ps, whole_ps, frees_lock)
+        return PythonLine(
+            line, below, called, state, inside_ps, whole_ps, frees_lock, line_ps, tuple(beside)
+        )
 
     def _time_by_place(
         self, rows: Int64Array, times: Int64Array

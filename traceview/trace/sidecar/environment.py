@@ -23,6 +23,8 @@ from traceview.base.record import (
     Record,
     RecordedCount,
     Setting,
+    SourceLine,
+    StageName,
     TaskName,
     VersionText,
 )
@@ -113,8 +115,20 @@ class StrategySetup(Record, frozen=True):
         return self.class_ is not None and self.found_by in ("variables", "input", "recording")
 
 
+class PipelineFunction(Record, frozen=True):
+    """What a stage of the input pipeline calls.
+
+    Attributes:
+        stages: The stages that call a function, from the last one of the pipeline to this one.
+        line: First line of the function; null for one that is not the user's.
+    """
+
+    stages: tuple[StageName, ...]
+    line: SourceLine | None
+
+
 class BatchSize(Record, frozen=True):
-    """Examples per step.
+    """Examples per step, and what makes them.
 
     Attributes:
         global_: Examples of all replicas.
@@ -122,12 +136,14 @@ class BatchSize(Record, frozen=True):
         found_by: What showed it: arguments of the step, the dataset that it reads, or the Python generator that makes the
             batches.
         missing: Name of each field that could not be read to the recorded reason.
+        functions: What the stages of the dataset call.
     """
 
     global_: RecordedCount | None
     per_replica: RecordedCount | None
     found_by: Setting | None
     missing: dict[Message, Message]
+    functions: tuple[PipelineFunction, ...] = ()
 
 
 class TrainedVariables(Record, frozen=True):
