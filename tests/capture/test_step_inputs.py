@@ -219,28 +219,34 @@ CROPPED, PADDED = line_of(cropped), line_of(padded)
     ("dataset", "functions"),
     [
         # What a flat map makes looks like what it reads: below it nothing is known.
-        (_MapDataset(cropped, SOURCE), {"Map": CROPPED, "Map FlatMap": CROPPED}),
+        (_MapDataset(cropped, SOURCE), [[("Map", CROPPED), ("FlatMap", CROPPED)]]),
         (
             _PrefetchDataset(1, _ParallelMapDataset(cropped, _MapDataset(padded))),
-            {"ParallelMap": CROPPED, "ParallelMap Map": PADDED},
+            [[("ParallelMap", CROPPED), ("Map", PADDED)]],
         ),
         # A partial, and a tf.function.
-        (_MapDataset(partial(padded, 1)), {"Map": PADDED}),
-        (_MapDataset(SimpleNamespace(python_function=padded)), {"Map": PADDED}),
-        # Of a library, without code, and branches that differ.
-        (_MapDataset(json.dumps), {"Map": None}),
-        (_MapDataset(len), {"Map": None}),
-        (Dataset(1, _MapDataset(padded), _MapDataset(cropped)), {"Map": None}),
+        (_MapDataset(partial(padded, 1)), [[("Map", PADDED)]]),
+        (_MapDataset(SimpleNamespace(python_function=padded)), [[("Map", PADDED)]]),
+        # Of a library, and without code.
+        (_MapDataset(json.dumps), [[("Map", None)]]),
+        (_MapDataset(len), [[("Map", None)]]),
+        (
+            Dataset(1, _MapDataset(padded), _MapDataset(cropped)),
+            [[("Map", CROPPED)], [("Map", PADDED)]],
+        ),
     ],
 )
 def test_the_functions_that_a_pipeline_calls_are_named(
-    dataset: Dataset, functions: dict[str, str | None]
+    dataset: Dataset, functions: list[list[tuple[str, str | None]]]
 ) -> None:
     inputs = StepInputs()
     inputs.asked(OwnedIterator(dataset), is_recorded=True)
     # The path depends on what Python was started with.
-    found = {
-        " ".join(each["stages"]): each["line"] and each["line"].rpartition("/")[2]
-        for each in inputs.functions()
-    }
+    found = [
+        [
+            (each["stage"], each["line"] and each["line"].rpartition("/")[2])
+            for each in branch["functions"]
+        ]
+        for branch in inputs.branches()
+    ]
     assert found == functions

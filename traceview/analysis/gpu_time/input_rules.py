@@ -61,7 +61,7 @@ _WITH_FUNCTION: Final = (
 _MAPS: Final = ("map", "parallel_map")
 
 _SAME_CALLS: Final = log(2)
-"""Of maps whose numbers of calls are within this factor of each other nothing says which of them an op is of; a batch has more rows."""
+"""Of maps whose numbers of elements are within this factor of each other nothing says which of them an op is of; a batch has more rows."""
 
 _PREFETCH: Final = "prefetch"
 _LOCK: Final = "lock"
@@ -500,8 +500,9 @@ class _Sentences:
         ]
         if states is None or stage not in maps:
             return
-        apart = {each.name: abs(log(max(each.calls, 1) / max(stage.calls, 1))) for each in maps}
-        if any(apart[each.name] < _SAME_CALLS for each in maps if each != stage):
+        made = {each.name: max(self._elements(each), 1) for each in maps}
+        others = (log(made[each.name] / made[stage.name]) for each in maps if each != stage)
+        if any(abs(apart) < _SAME_CALLS for apart in others):
             return
         trace, events = self._context.trace, self._context.trace.host_columns
         rows = states.pipeline_work
@@ -514,8 +515,8 @@ class _Sentences:
         )
         by_type = Counter[str]()
         for each, own_ps, calls in zip(names.tolist(), ps.tolist(), count.tolist(), strict=True):
-            # Ops of a function run as often as its stage is called.
-            if min(maps, key=lambda map_: abs(log(max(calls, 1) / max(map_.calls, 1)))) == stage:
+            # Ops of a function run once for each element.
+            if min(made, key=lambda map_: abs(log(max(calls, 1) / made[map_]))) == stage.name:
                 by_type[(trace.names.text(each) or "").rpartition(":")[2]] += own_ps
         for type_, longest_ps in by_type.most_common(1):
             if type_ and longest_ps >= _MAIN_STAGE_RATIO * by_type.total():
@@ -644,12 +645,16 @@ class _Sentences:
         is_batched = any(action_for(kind) == "batch" for kind in stage.name.split("::"))
         return is_batched and self._is_quick(stage)
 
+    def _elements(self, stage: InputStage) -> int:
+        """How many elements a stage is given, also one that gives batches; as many as it gives where that is not recorded."""
+        stages = self._supply.stages if self._supply else ()
+        given = (each.calls for each in stages if each.name.rpartition("::")[0] == stage.name)
+        return max(given, default=stage.calls)
+
     def _is_quick(self, stage: InputStage) -> bool:
         """Whether a stage makes many elements in each step, in little time each: as many as it is given."""
         steps = len(self._context.selection.used_of(self._host))
-        stages = self._supply.stages if self._supply else ()
-        given = (each.calls for each in stages if each.name.rpartition("::")[0] == stage.name)
-        count = max(given, default=stage.calls)
+        count = self._elements(stage)
         return (
             bool(steps)
             and count >= _MANY_ELEMENTS * steps

@@ -89,7 +89,7 @@ def describe_steps(
         strategy = None
     batch = describe_batch(steps.inputs, strategy)
     if is_source_wanted:
-        batch |= answers({"functions": steps.inputs.functions})
+        batch |= answers({"branches": steps.inputs.branches})
     handles = {id(getattr(use.variable, "handle", None)): use for use in uses.values()}
     trained = {handle for handle, use in handles.items() if use.is_trained}
     shapes = {

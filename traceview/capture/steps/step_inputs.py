@@ -93,25 +93,30 @@ class StepInputs:
             return any(type(leaf).__name__ in _SOURCES for leaf in _leaves(arguments, _DEEPEST))
         return False
 
-    def functions(self) -> list[dict[str, Any]]:
-        """What the pipelines call in each stage: the `stages` with a function from the last on, and the `line` of that, where it is the user's."""
-        found: dict[tuple[str, ...], str | None] = {}
-        places, seen = CodePlaces(), set[int]()
+    def branches(self) -> list[dict[str, Any]]:
+        """What the stages of the pipelines call in each branch, from the last on: the `stage`, and the `line` of a function of the user."""
+        found: dict[tuple[tuple[str, str | None], ...], None] = {}
+        places, rest = CodePlaces(), _MOST_DATASETS
         sources = (*self._given.values(), *self._asked.values())
-        waiting: list[tuple[Any, tuple[str, ...]]] = [(dataset, ()) for dataset, _ in sources]
-        while waiting and len(seen) < _MOST_DATASETS:
-            dataset, above = waiting.pop()
-            seen.add(id(dataset))
+        waiting: list[tuple[Any, tuple[tuple[str, str | None], ...]]] = [
+            (dataset, ()) for dataset, _ in sources
+        ]
+        while waiting and rest:
+            (dataset, branch), rest = waiting.pop(), rest - 1
             kind = type(dataset).__name__
             called = next(filter(None, (getattr(dataset, each, None) for each in _FUNCTIONS)), None)
             if called is not None:
-                above = (*above, kind.strip("_").removesuffix("Dataset"))
-                line = _line_of(called, places)
-                # Of branches that look alike nothing says which of them a stage is.
-                found[above] = line if found.get(above, line) == line else None
-            if kind not in _MADE_BY:
-                waiting += [(each, above) for each in dataset._inputs()]
-        return [{"stages": list(stages), "line": line} for stages, line in found.items()]
+                stage = kind.strip("_").removesuffix("Dataset")
+                branch = (*branch, (stage, _line_of(called, places)))
+            inputs = () if kind in _MADE_BY else dataset._inputs()
+            waiting += [(each, branch) for each in inputs]
+            if not inputs:
+                found[branch] = None
+        named = ("stage", "line")
+        return [
+            {"functions": [dict(zip(named, each, strict=True)) for each in branch]}
+            for branch in found
+        ]
 
     def forget(self) -> None:
         """Let go of the datasets."""

@@ -12,8 +12,8 @@ of its own iterator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import dropwhile
+from collections.abc import Collection, Iterator, Sequence
+from itertools import accumulate, dropwhile
 from typing import Final
 
 import numpy as np
@@ -35,6 +35,7 @@ from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_US
 from traceview.trace.columns import NONE
 from traceview.trace.model import Trace
+from traceview.trace.sidecar.environment import PipelineFunction
 
 SLOW_CALL_PS: Final = 50 * PS_PER_US
 """A longer call of an iterator did more than take an element from a buffer (XProf uses the same threshold)."""
@@ -59,6 +60,7 @@ _SHARD_THREAD: Final = "tf_data_multi_device_iterator"
 _FILLS: Final = ("parallelism", "buffer_limit", "buffered_elements")
 _CALLS = lazy_pattern(r"(?:Parallel)?(FlatMap|Map|Filter|Interleave)(?:AndBatch)?(?:V\d+)?")
 """Stages that call a function, whether TensorFlow has made them parallel or not."""
+_MADE_BY: Final = ("FlatMap", "Interleave")
 _DEEPEST: Final = 64
 """Stages above each other: more than a pipeline has."""
 
@@ -184,7 +186,7 @@ def stages_of(
     blocks = is_in(calls.pipeline[chosen], blocking)
     facts = {key: columns.stat(key).at(calls.row[chosen], NONE) for key in _FILLS}
     duration = columns.duration_ps[calls.row[chosen]]
-    called = _functions(trace, host)
+    called = _functions(trace, host, calls.stage_names)
     stages = []
     for group in groups_of(calls.stage[chosen], blocks.view(np.uint8)):
         of_stage = {key: values[group] for key, values in facts.items()}
@@ -204,21 +206,54 @@ def stages_of(
                 buffer_limit=_largest(of_stage["buffer_limit"]),
                 buffered_median=median_ps(fill),
                 empty_ratio=float((fill == 0).mean()) if fill.size else None,
-                function=called.get(_calling(path_of(name))),
+                function=called.get(name),
             )
         )
     return sorted(stages, key=lambda stage: (-stage.self_ps, stage.name, stage.blocking))
 
 
-def _functions(trace: Trace, host: int) -> dict[tuple[str, ...], str | None]:
-    """The lines of the functions that stages call, by the stages with a function from the last one of the pipeline on."""
-    functions = trace.hosts[host].captured.environment.batch.functions
-    return {_calling(each.stages): each.line for each in functions}
+def _functions(trace: Trace, host: int, names: Collection[str]) -> dict[str, str | None]:
+    """The lines of the functions that stages call, by the names of the stages, as far as the sidecar names them.
+
+    What TensorFlow puts behind a pipeline may be gone from the one that runs, so that branches are compared from their ends on. What a
+    flat map makes looks like what it reads: there nothing is known.
+    """
+    branches = trace.hosts[host].captured.environment.batch.branches
+    found: dict[str, str | None] = {}
+    for name in names if branches else ():
+        if any(other.startswith(f"{name}::") for other in names):
+            continue
+        calling = list(_calling(name))
+        kinds = [kind for kind, _ in calling]
+        fitting = {
+            lines for branch in branches if (lines := _lines(branch.functions, kinds)) is not None
+        }
+        for lines in fitting if len(fitting) == 1 else ():
+            for (_, stage), line in zip(calling, lines, strict=True):
+                found[stage] = line if found.get(stage, line) == line else None
+    return found
 
 
-def _calling(stages: Iterable[str]) -> tuple[str, ...]:
-    """The stages that call a function, each by what is the same if it is parallel."""
-    return tuple(found[1] for found in map(_CALLS.fullmatch, stages) if found)
+def _calling(name: str) -> Iterator[tuple[str, str]]:
+    """The stages that call a function on the path to one: their kinds, the same where they are parallel, and their names."""
+    for stage in accumulate(name.split("::"), "{}::{}".format):
+        if kind := _CALLS.fullmatch(kind_of(stage)):
+            yield kind[1], stage
+            if kind[1] in _MADE_BY:
+                return
+
+
+def _lines(
+    functions: Sequence[PipelineFunction], kinds: Sequence[str]
+) -> tuple[str | None, ...] | None:
+    """The lines of the functions of a branch for stages of these kinds; None where these are others."""
+    surplus = len(functions) - len(kinds)
+    own = functions[max(surplus, 0) :]
+    of_kinds = [
+        found and found[1] for each in own for found in (_CALLS.fullmatch(each.stage or ""),)
+    ]
+    is_same = of_kinds == kinds and not any(each.line for each in functions[: max(surplus, 0)])
+    return tuple(each.line for each in own) if is_same else None
 
 
 def shard_rows(trace: Trace, host: int) -> Int64Array:

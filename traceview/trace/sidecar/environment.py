@@ -119,12 +119,22 @@ class PipelineFunction(Record, frozen=True):
     """What a stage of the input pipeline calls.
 
     Attributes:
-        stages: The stages that call a function, from the last one of the pipeline to this one.
+        stage: Kind of the stage.
         line: First line of the function; null for one that is not the user's.
     """
 
-    stages: tuple[StageName, ...]
+    stage: StageName | None
     line: SourceLine | None
+
+
+class PipelineFunctions(Record, frozen=True):
+    """What the stages of an input pipeline call, in one of its branches.
+
+    Attributes:
+        functions: From the last stage to the first.
+    """
+
+    functions: tuple[PipelineFunction, ...]
 
 
 class BatchSize(Record, frozen=True):
@@ -136,14 +146,14 @@ class BatchSize(Record, frozen=True):
         found_by: What showed it: arguments of the step, the dataset that it reads, or the Python generator that makes the
             batches.
         missing: Name of each field that could not be read to the recorded reason.
-        functions: What the stages of the dataset call.
+        branches: What the stages of the dataset call.
     """
 
     global_: RecordedCount | None
     per_replica: RecordedCount | None
     found_by: Setting | None
     missing: dict[Message, Message]
-    functions: tuple[PipelineFunction, ...] = ()
+    branches: tuple[PipelineFunctions, ...] = ()
 
 
 class TrainedVariables(Record, frozen=True):
