@@ -90,7 +90,7 @@ def page_of(browser: Browser, tmp_path: Path) -> Iterator[PageOf]:
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
         page.goto(path.as_uri())
         if has_javascript and 'id="timeline-data"' in html:
-            page.locator("figure.tv-live").wait_for(timeout=10_000)
+            page.locator("figure.tv-live").wait_for(timeout=30_000)
         return page
 
     yield open_

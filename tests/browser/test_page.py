@@ -116,7 +116,7 @@ def test_a_link_to_a_filtered_row_shows_it(page_of: PageOf) -> None:
     link.click()
     wait_until(page, f"location.hash === '{target}'")
     assert row.locator("th").inner_text() == link.inner_text()
-    row.wait_for(timeout=5000)
+    row.wait_for(timeout=30_000)
     assert devices.locator("output").inner_text() == "12 of 12 rows"
 
 
@@ -133,7 +133,7 @@ def test_an_address_opens_what_it_names(page_of: PageOf) -> None:
     assert 40 <= box["y"] < 500
     for part in ("#gap-2", "#capture .notes"):
         page.goto(f"{page.url.partition('#')[0]}{part.partition(' ')[0]}")
-        page.locator(part).wait_for(timeout=5000)
+        page.locator(part).wait_for(timeout=30_000)
 
 
 @pytest.mark.parametrize("section", ["#summary", "#findings", "#gaps", "#devices"])

@@ -43,7 +43,7 @@ def terminated(folder: Path, hangs: str) -> str:
         process.send_signal(signal.SIGTERM)
         begun = time.monotonic()
         _, err = process.communicate(timeout=60)
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 40
     assert process.returncode == -signal.SIGTERM
     return err
 
@@ -85,7 +85,7 @@ for error in (ValueError("wrong"), KeyboardInterrupt(), tf.errors.InternalError(
         fit(f"logs{len(callbacks)}")
     except BaseException as caught:
         kept = caught
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while callbacks[-1].session.run is None and time.monotonic() < deadline:
         time.sleep(0.05)
     print(callbacks[-1].session.run)

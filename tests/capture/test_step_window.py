@@ -112,7 +112,7 @@ def test_without_a_following_step_the_profile_ends_soon(
     monkeypatch.setattr("traceview.capture.window.step_window._EDGE_TIMEOUT_NS", 10_000_000)
     run = Loop(2, last)
     run.steps(last)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while run.window.state != "closed" and time.monotonic() < deadline:
         time.sleep(0.005)
     assert run.log.events[-1] == "close unsynchronised"
