@@ -24,7 +24,11 @@ COMPILED = [
 ]
 COMPILED += [
     Extension(name, [f"{name.replace('.', '/')}.c"], optional=True)
-    for name in ("traceview.capture.process.native", "traceview.capture.sampling.thread_clocks")
+    for name in (
+        "traceview.capture.process.native",
+        "traceview.capture.sampling.main_thread",
+        "traceview.capture.sampling.thread_clocks",
+    )
 ]
 STARTUP = "traceview.pth"
 

@@ -45,6 +45,7 @@ EXTENSIONS = (
     PACKAGE / "trace" / "host" / "state_sweeps.pyx",
     PACKAGE / "xplane" / "decode.pyx",
     PACKAGE / "capture" / "process" / "native.c",
+    PACKAGE / "capture" / "sampling" / "main_thread.c",
     PACKAGE / "capture" / "sampling" / "thread_clocks.c",
 )
 STARTUP = "traceview.pth"

@@ -136,6 +136,95 @@ print(json.dumps([":7 in work" in line for line in main]))
     assert sum(inside) > 0.25 * len(inside)
 
 
+WITH_A_LOADER = """
+import os, threading
+over = threading.Event()
+def loads():
+    while not over.is_set(): sum(range(20_000))
+threading.Thread(target=loads).start()
+def work():
+    for number in range(40):
+        end = time.perf_counter() + 0.003
+        while time.perf_counter() < end: sum(range(100))
+        time.sleep(0.002)
+        if number == 20 and os.fork() == 0: os._exit(work_on())
+def work_on():
+    end = time.perf_counter() + 0.05
+    while time.perf_counter() < end: sum(range(100))
+    return 0
+def kept():
+    rows = samples_of(window_around(work))
+    main = [lines[0] for _, thread, lines in rows if thread["name"] == "MainThread"]
+    return sum(":12 in work" in line for line in main)
+alone = kept()
+python_sampling._MAIN_THREAD = None
+print(json.dumps([alone, kept()]))
+over.set()
+"""
+
+
+def test_the_main_thread_takes_samples_where_others_run_python_too(tmp_path: Path) -> None:
+    """A stretch shorter than the switch interval, which stays as it is, for others wait for the lock; a child takes none."""
+    with_it, without = alone(tmp_path, WITH_A_LOADER)
+    assert with_it > 2 * without
+    assert with_it > 20
+
+
+def test_what_is_asked_of_the_main_thread_is_asked_until_the_end() -> None:
+    """A second one cannot ask."""
+    asked: list[int] = []
+
+    def answer(due_ns: int) -> None:
+        asked.append(time.time_ns() - due_ns)
+
+    main_thread = python_sampling._MAIN_THREAD
+    assert main_thread is not None
+    assert main_thread.start(answer, 500_000)
+    assert not main_thread.start(answer, 500_000)
+    compute_until(lambda: len(asked) >= 10)
+    main_thread.stop()
+    count = len(asked)
+    compute_until(seconds(0.01))
+    assert len(asked) == count
+    assert min(asked) >= 0
+
+
+FAILS = """
+def fails(*_):
+    signal.raise_signal(number)
+    raise RuntimeError("no frames")
+"""
+
+
+@pytest.mark.parametrize("error", [LookupError, KeyboardInterrupt])
+def test_what_a_handler_of_a_signal_raises_is_raised_in_the_script(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the main thread takes a sample; what the sample raises is not."""
+
+    def handler(_number: int, _frame: object) -> None:
+        raise error
+
+    # As if it were of the package.
+    code = compile(FAILS, python_sampling.__file__, "exec")
+    names: dict[str, Any] = {"signal": signal, "number": signal.SIGUSR1}
+    exec(code, names)
+    listener, sidecar = PythonListener(), Sidecar(state="recording")
+    listener.opening(sidecar)
+    listener._begun_ns = 0
+    monkeypatch.setattr(listener, "_sample", names["fails"])
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(error):
+            listener._answer(time.time_ns())
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        assert listener._problem is None
+        listener._answer(time.time_ns())
+        assert listener._problem == "RuntimeError"
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 def test_what_the_script_has_let_go_is_freed_at_once() -> None:
     """Frames hold the variables of the script; a sample that kept them would keep arrays and iterators alive."""
 
@@ -310,7 +399,7 @@ def test_a_profile_that_fails_ends_the_sampling() -> None:
 def test_an_error_of_the_sampler_is_a_problem_of_the_sidecar(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(_: object) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("no frames")
 
     monkeypatch.setattr(PythonListener, "_sample", fail)

@@ -2,8 +2,9 @@
 
 A sample costs tens of microseconds with the GIL held. A thread that runs Python keeps the GIL for 5 ms, and lets go of it
 before where it calls TensorFlow, where most samples would lie. So while only the main thread was seen to run Python, or to wait
-in code of the script, the sampling thread gets the GIL sooner; with several that would change who waits for whom. No signals:
-with a timer of 1 ms, five of six runs without a graph died of a broken heap (TensorFlow 2.21).
+in code of the script, the sampling thread gets the GIL sooner; with several that would change who waits for whom. Then the main
+thread takes samples, too, between two of its instructions, where it runs Python (`main_thread.c`). No signals: with a timer of
+1 ms, five of six runs without a graph died of a broken heap (TensorFlow 2.21).
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from array import array
 from base64 import b64encode
 from contextlib import suppress
 from functools import cache, partial
+from importlib import import_module
 from itertools import chain, compress, pairwise, starmap, tee
 from pathlib import Path
-from threading import Thread, get_ident, main_thread
-from types import CodeType, FrameType
+from threading import Lock, Thread, get_ident, main_thread
+from traceback import walk_tb
+from types import CodeType, FrameType, ModuleType
 from typing import Any, Final
 
 from traceview.capture.process.around import Patches, around
@@ -53,8 +56,14 @@ SOON_SECONDS: Final = 1e-4
 """The switch interval of Python while only the main thread runs Python: a tenth of the time between samples."""
 GOLDEN_RATIO: Final = 0.6180339887498949
 """Its multiples, modulo 1, fill the unit interval evenly in any order of magnitude."""
+_PROMPT_NS: Final = 200_000
+"""A main thread that answers later was not in Python when it was asked. A choice of ours."""
 _STOP_TIMEOUT_SECONDS: Final = 2.0
 NOT_KEPT: Final = -1
+_TRACEVIEW: Final = Path(__file__).parents[2]
+_MAIN_THREAD: ModuleType | None = None
+with suppress(ImportError):
+    _MAIN_THREAD = import_module("traceview.capture.sampling.main_thread")
 
 
 class Stacks:
@@ -224,7 +233,7 @@ class PythonListener(WindowListener):
         self._threads: dict[int, int] = {}
         self._names: dict[int, tuple[str, int | None]] = {}
         self._interval_ns = INTERVAL_NS
-        self._round_count = self._cost_ns = self._spent_ns = 0
+        self._round_count = self._cost_ns = self._spent_ns = self._answers_ns = 0
         self._waited_ns = 0
         """Of the time of this thread, what it took to wait for the GIL."""
         self._problem: str | None = None
@@ -237,6 +246,9 @@ class PythonListener(WindowListener):
         self._seen_at: dict[int, tuple[int, int]] = {}
         self._last_stack: dict[int, int] = {}
         self._main = main_thread().ident
+        # Held by the thread that takes a sample: a switch to another may come at any instruction.
+        self._turn = Lock()
+        self._is_asking = False
         self._clocks = ThreadClocks()
 
     def opening(self, sidecar: Sidecar) -> None:
@@ -301,7 +313,7 @@ class PythonListener(WindowListener):
             "interval_ns": self._interval_ns,
             "round_count": self._round_count,
             "window_ns": max(stopped_ns - self._started_ns, 0),
-            "cost_ns": self._cost_ns,
+            "cost_ns": self._cost_ns + self._answers_ns,
             "threads": [
                 {"ident": ident, "name": name and masked_thread(name), "native_id": native_id}
                 for ident, name, native_id in names
@@ -322,6 +334,8 @@ class PythonListener(WindowListener):
         except Exception as error:
             self._problem = reason_of(error)
         finally:
+            if _MAIN_THREAD is not None:
+                _MAIN_THREAD.stop()
             self._switch(is_soon=False)
             self._garbage.release()
             self._cost_ns += time.thread_time_ns()
@@ -330,9 +344,15 @@ class PythonListener(WindowListener):
         return not self._is_stopping and self._sidecar.is_recording
 
     def _round(self) -> None:
-        self._sample()
-        self._round_count += 1
+        with self._turn:
+            frames = sys._current_frames()
+            # This frame holds them: with it among them they would be a cycle, and the variables would stay until a collection.
+            del frames[get_ident()]
+            self._sample(frames, max(time.time_ns() - self._due_ns, 0) // 1000)
         self._switch(is_soon=not self._is_shared)
+        if self._is_shared and not self._is_asking and _MAIN_THREAD is not None:
+            self._is_asking = True
+            _MAIN_THREAD.start(self._answer, INTERVAL_NS)
         times = self._columns["t_ns"]
         if len(times) >= MOST_SAMPLES:
             # Samples of one round have the same time.
@@ -374,13 +394,41 @@ class PythonListener(WindowListener):
             # As a cost of rounds that would hide who keeps the GIL for long again.
             self._waited_ns = time.thread_time_ns() - spent_ns
 
-    def _sample(self) -> None:
-        frames = sys._current_frames()
-        # This frame holds them: with it among them they would be a cycle, and the variables would stay until a collection.
-        del frames[get_ident()]
+    def _answer(self, due_ns: int) -> None:
+        """Take a sample in the main thread, which runs Python; where it was in native code the other thread gets the GIL."""
+        late_ns, spent_ns = time.time_ns() - due_ns, time.thread_time_ns()
+        is_cheap = self._answers_ns <= LARGEST_COST_RATIO * (time.monotonic_ns() - self._begun_ns)
+        if late_ns >= _PROMPT_NS or not is_cheap or len(self._columns["t_ns"]) >= MOST_SAMPLES:
+            return
+        if (
+            os.getpid() != self._pid
+            or not self._goes_on()
+            or not self._turn.acquire(blocking=False)
+        ):
+            return
+        _DISABLE()
+        try:
+            # To ask for the names of new threads takes a lock that this thread may hold.
+            known = {*self._names, *self._threads}
+            frames = {i: frame for i, frame in sys._current_frames().items() if i in known}
+            frames[get_ident()] = sys._getframe(1)
+            # That it comes soon does not mean that Python's lock was free.
+            self._sample(frames, _PROMPT_NS // 1000)
+        except Exception as error:
+            # A handler of a signal may run here, and what it raises is for the script.
+            if not _is_ours(error):
+                raise
+            self._problem = reason_of(error)
+        finally:
+            self._garbage.release()
+            self._turn.release()
+            self._answers_ns += time.thread_time_ns() - spent_ns
+
+    def _sample(self, frames: dict[int, FrameType], late_us: int) -> None:
         t_ns = time.time_ns()
-        late_us = min(max(t_ns - self._due_ns, 0) // 1000, (1 << 31) - 1)
+        late_us = min(late_us, (1 << 31) - 1)
         columns, threads = self._columns.values(), self._threads
+        self._round_count += 1
         for ident, frame in frames.items():
             if not self._is_of_script(ident):
                 continue
@@ -408,6 +456,12 @@ class PythonListener(WindowListener):
                 if thread.ident is not None and not isinstance(thread, threading._DummyThread):
                     self._names[thread.ident] = thread.name, thread.native_id
         return not self._names.get(ident, ("", None))[0].startswith(OWN_THREADS)
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether code of traceview raised it."""
+    *_, last = walk_tb(error.__traceback__)
+    return Path(last[0].f_code.co_filename).is_relative_to(_TRACEVIEW)
 
 
 UNKNOWN: Final = -1
