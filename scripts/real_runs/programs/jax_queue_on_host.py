@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.jax_training import numbers, run_steps
-from scripts.real_runs.step_clock import StepClock, run_blocks
-
 jax.config.update("jax_num_cpu_devices", 2)
+# Imported here, as it asks JAX for its devices.
+from scripts.real_runs.jax_training import numbers, run_steps  # noqa: E402
+from scripts.real_runs.step_clock import StepClock, run_blocks  # noqa: E402
 
 FEATURES, WIDTH, QUEUE, BATCH = 256, 128, 65_536, 40
 
