@@ -391,12 +391,12 @@ def test_what_slows_all_python_down_is_said_of_python_that_runs(
 @pytest.mark.parametrize(
     ("stack", "late_us", "where"),
     [
-        ((CHANCE, WORK), None, "with ops of tf.data or in a process."),
-        ((NUMPY, WORK), None, "ahead in a thread"),
+        ((CHANCE, WORK), None, "with ops of tf.data, or in a process."),
+        ((NUMPY, WORK), None, "in a thread"),
         # A round that waits for the lock shows that it is kept, whatever runs there.
-        ((NUMPY, WORK), 300, "with ops of tf.data or in a process."),
-        ((CHANCE, WORK), 100, "ahead in a thread"),
-        ((WORK,), 100, "ahead in a thread"),
+        ((NUMPY, WORK), 300, "with ops of tf.data, or in a process."),
+        ((CHANCE, WORK), 100, "in a thread"),
+        ((WORK,), 100, "in a thread"),
         ((WORK,), 300, "with NumPy on whole arrays"),
     ],
 )
@@ -460,9 +460,11 @@ ONCE = "Do it once before the loop, or in every 100th step"
 @pytest.mark.parametrize(
     ("stack", "action"),
     [
-        ((NUMPY, WORK), f"{ONCE}; what each step needs, make ahead in a thread"),
+        ((NUMPY, WORK), f"{ONCE}; else in a thread"),
         ((WORK,), "Write it with NumPy on whole arrays"),
-        ((CHANCE, WORK), f"{ONCE}; what each step needs, write in jax.numpy"),
+        ((("train.py", "distance", 8, True), WORK), "Write it with NumPy on whole arrays"),
+        ((("PIL/Image.py", "convert", 90, False), WORK), "Decode each picture once"),
+        ((CHANCE, WORK), f"{ONCE}; else in jax.numpy"),
         ((ROWS, WORK), "Read the file once"),
         ((("zipfile.py", "read", 60, False), WORK), "Read the file once"),
         # It writes, or works in memory.

@@ -223,6 +223,30 @@ def test_what_has_changed_where_a_function_is_compiled_again(call: str, tmp_path
     assert len(changed) == (4 if where == "" else 1)
 
 
+@pytest.mark.parametrize(
+    ("made", "is_anew"),
+    [("made()", True), ("kept.append(made()) or kept[-1]", False), ("kept[0]", False)],
+)
+def test_a_function_that_is_given_to_pmap_anew_is_told(
+    made: str, is_anew: bool, tmp_path: Path
+) -> None:
+    """JAX keeps it: one that the script keeps, too, is another one."""
+    body = f"""
+def made(): return jax.pmap(lambda x: 2 * x)
+kept = [made()]
+train_step, w = jax.jit(update), weights
+for number in range(20):
+    w = train_step(w, batch)
+    if number % 2 == 0: ({made})(batch[:1])
+"""
+    sidecar = run(tmp_path, START + body + END, "--steps", "8:13").sidecar
+    if tuple(map(int, sidecar["versions"]["jax"].split(".")[:2])) < (0, 8):
+        pytest.skip("before 0.8 pmap was no function of jit")
+    again = [each for each in sidecar["jax"]["functions"] if each["compilations"]]
+    assert [each["name"] for each in again] == ["<lambda>"] * is_anew
+    assert all(row["is_new_function"] for each in again for row in each["compilations"])
+
+
 def test_a_change_is_in_its_step_where_the_script_numbers_them(tmp_path: Path) -> None:
     step = "jax.profiler.StepTraceAnnotation('train', step_num=1000 + number)"
     call = "by_shape(w, np.ones((8 + number // 10, 32), np.float32))"

@@ -35,8 +35,11 @@ STRAGGLER: Final = Rule(
         ),
         "jax-work": "Give all devices equal work: shards of one size, and no branch or loop that takes longer on one of them.",
         "work": (
-            "Give all replicas equal work: batches of one size and one length, and no ops that only one of them runs.",
-            "Share such ops among all, or run them outside the step. `dataset.batch(n, drop_remainder=True)` makes equal batches.",
+            "Give all replicas like work: sort examples by length over several batches, so that those of a step are alike.",
+            (
+                "Padding all to one length makes all as slow. Share ops that only one replica runs among all, or run them outside the step. "
+                "`dataset.batch(n, drop_remainder=True)` makes equal batches."
+            ),
         ),
         "input": (
             "Prefetch: end the pipeline with `dataset.prefetch(tf.data.AUTOTUNE)`.",

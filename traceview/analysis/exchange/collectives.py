@@ -66,6 +66,10 @@ _FEWER_ROWS: Final = (
     "Exchange fewer rows of the table[, in {line}]: look up each id of the batch once.",
     "A larger batch does not help: the rows grow with it. A small table may fit on each device whole.",
 )
+_OWN_ROWS: Final = (
+    "Choose among the rows that a device has[, in {line}], inside of `jax.shard_map`: rows of the others are exchanged whole.",
+    "An array that does not change, and is small, may lie on each device whole.",
+)
 
 _LESS_ACTIVATIONS: Final = (
     "Exchange less of them: let a product take the part that its device has, and sum what it makes, `jax.lax.psum`.",
@@ -141,6 +145,7 @@ EXPOSED: Final = Rule(
         "jax-sharding": _ONE_SHARDING,
         **dict.fromkeys(("one_by_one", "jax-one_by_one"), _ONE_COLLECTIVE),
         "rows": _FEWER_ROWS,
+        "jax-own_rows": _OWN_ROWS,
         "jax-rows": _FEWER_ROWS,
         **dict.fromkeys(("activations", "jax-activations"), _LESS_ACTIVATIONS),
         "jax": (
@@ -381,11 +386,11 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
         arguments["count"] = Number(per_step(context, in_loop), "collective")
     elif _moves_parts(context):
         key = "sharding"
-    elif _exchanges_rows(context):
-        key = "rows"
+    elif of_rows := _exchanges_rows(context):
+        key = of_rows
     elif _exchanges_activations(context):
         key = title = "activations"
-    if key in ("loop", "loop_of_parts", "sharding", "rows", "activations") and (
+    if key in ("loop", "loop_of_parts", "sharding", "rows", "own_rows", "activations") and (
         line := line_of_rows(context, rows)
     ):
         arguments["line"] = Line(line)
@@ -420,18 +425,25 @@ def _is_move(name: bytes) -> bool:
 _ROWS: Final = lazy_pattern(r"(?:^|[/:])gather\)*$|CollectiveGather")
 _ADDED_ROWS: Final = lazy_pattern(r"(?:^|[/:])scatter[-_]add\)*$")
 """Ends of scopes: what devices look up in each other's parts of a table, and what they add there once all have the rows."""
+_TRAINED: Final = lazy_pattern(r"jvp\(")
 
 
-def _exchanges_rows(context: Context) -> bool:
-    """Whether most of the time of collectives is of rows that the batch looks up, not of whole gradients."""
+def _exchanges_rows(context: Context) -> str:
+    """The key of the advice where most of the time of collectives is of rows that are looked up, not of whole gradients, else empty.
+
+    What JAX looks up outside of what is differentiated is the batch, or another array that trains nothing.
+    """
     collectives, texts = context.collectives, context.trace.once(label_texts)
     label = context.trace.once(op_labels).of_row[collectives.row]
-    looked_up, added = (
+    looked_up, added, is_trained = (
         np.array([bool(ends.search(text)) for text in texts])[label]
-        for ends in (_ROWS, _ADDED_ROWS)
+        for ends in (_ROWS, _ADDED_ROWS, _TRAINED)
     )
     rows = looked_up | (added & (collectives.kind == CollectiveKind.ALL_GATHER))
-    return _are_most(context, rows)
+    if not _are_most(context, rows):
+        return ""
+    is_of_data = is_of_jax(context.trace) and _are_most(context, rows & ~is_trained)
+    return "own_rows" if is_of_data else "rows"
 
 
 def _exchanges_activations(context: Context) -> bool:

@@ -99,9 +99,12 @@ _AWAITED_IN: Final = {
 
 WORKS_ON: Final = {
     "reading_files": lazy_pattern(
-        r"(?:(?:h5py|zarr|tables|netCDF4|PIL|pandas/io/parsers)/|pyarrow/(?:parquet|feather)|numpy/lib/(?:_npyio|_?format)"
+        r"(?:(?:h5py|zarr|tables|netCDF4|pandas/io/parsers)/|pyarrow/(?:parquet|feather)|numpy/lib/(?:_npyio|_?format)"
         r"|(?:zipfile|gzip|bz2|lzma|tarfile)[./]).* in (?!\w*(?:write|save|dump|set|create|add|flush|close|copy))",
         re.DOTALL,
+    ),
+    "decoding_pictures": lazy_pattern(
+        r"(?:PIL|cv2|imageio|skimage/io)/.* in (?!\w*save)", re.DOTALL
     ),
     "hashed_arguments": lazy_pattern(r".* in __hash__\Z", re.DOTALL),
     "reports": lazy_pattern(r"(?:json|logging|pandas/io/formats|matplotlib)/|csv\.py"),

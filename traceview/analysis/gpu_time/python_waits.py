@@ -72,7 +72,10 @@ _AWAITED_ACTIONS: Final[dict[str, Advised]] = {
     "queue": FEED,
     "pool": (
         "Do it here, or let the pool make whole batches ahead, `pool.imap(make_batch, keys)`: it packs and copies all that it takes and gives.",
-        "A pool of two that scaled arrays of 3 MB for each step took 11 ms longer than NumPy did here (two cores).",
+        (
+            "Processes that are forked have the arrays that were there before: give them indices. A pool of two that scaled arrays of "
+            "3 MB for each step took 11 ms longer than NumPy did here (two cores)."
+        ),
     ),
     "manager": (
         "Ask for more at once: `shared.update(values)` or `dict(shared)` takes one message and one answer, as does every single entry.",
@@ -90,6 +93,10 @@ _AWAITED_ACTIONS: Final[dict[str, Advised]] = {
     "waits": (
         "Wait in a thread of its own, or in every 100th step only.",
         "Of several requests send all first, then take their answers. Or schedule further steps before waiting for all of them.",
+    ),
+    "decoding_pictures": (
+        "Decode each picture once, before the loop, or only as large as needed: `picture.draft('RGB', size)` for a JPEG.",
+        "A JPEG of 1,600 x 1,200 for a picture of 128 x 96 took 4.4 instead of 31 ms so (Pillow).",
     ),
     "reading_files": (
         "Read the file once, before the loop, if it fits into memory: `rows = file['rows'][:]`; else whole blocks of it.",
@@ -164,15 +171,24 @@ _UNSEEN_ACTIONS: Final = {
 
 
 def _ways(else_: str) -> str:
-    return f"Do it once before the loop, or in every 100th step; what each step needs, {else_}"
+    return f"Do it once before the loop, or in every 100th step; else {else_}"
 
 
-_FREE_ACTION: Final = _ways("make ahead in a thread: this keeps no lock of Python.")
+_FREE_ACTION: Final = _ways(
+    "in a thread, ahead of the step or behind it: this keeps no lock of Python."
+)
+_ON_ARRAYS: Final = (
+    "Write it with NumPy on whole arrays, or do it once before the loop, or in every 100th step"
+)
 _OWN_ACTION: Final[Advised] = (
-    "Write it with NumPy on whole arrays, or do it once before the loop, or in every 100th step.",
-    "What each step needs, a process of its own can make ahead; in a thread it keeps Python's lock from the step.",
+    f"{_ON_ARRAYS}.",
+    "Else a process of its own can do it, ahead of the step or behind it; in a thread it keeps Python's lock from the step.",
 )
 """For Python of the script itself."""
+_OWN_FREE_ACTION: Final[Advised] = (
+    f"{_ON_ARRAYS}, or in a thread: it keeps no lock of Python.",
+    "Many short calls, each of which frees the lock, are no quicker in a thread: they wait for the lock each time.",
+)
 
 CALLBACK_STALL: Final = Rule(
     code="callback-stall",
@@ -191,7 +207,7 @@ CALLBACK_STALL: Final = Rule(
     # Healthy loops with steps of 2 ms had up to 0.11 ms between steps (two cores); the limit is a choice of ours.
     limits={"least_op_count": 20, "saved_ratio": 0.5, "short_ps": 200_000_000},
     reasons={"short": "any loop takes so long between two steps"},
-    action=_ways("make ahead with ops of `tf.data` or in a process."),
+    action=_ways("ahead with ops of `tf.data`, or in a process."),
     advice=(
         "Python in a thread, or in `tf.py_function`, keeps the lock from the step. Keras callbacks have `save_freq` and "
         "`update_freq`. A second `tf.function` that each step calls belongs into the first."
@@ -212,10 +228,10 @@ CALLBACK_STALL: Final = Rule(
         ),
         "free": (_FREE_ACTION, "Or make it with ops of `tf.data`."),
         "jax-free": _FREE_ACTION,
-        "own": _OWN_ACTION,
-        "jax-own": _OWN_ACTION,
+        **dict.fromkeys(("own", "jax-own"), _OWN_ACTION),
+        **dict.fromkeys(("own-free", "jax-own-free"), _OWN_FREE_ACTION),
         "jax": (
-            _ways("make ahead in a process: a thread keeps Python's lock."),
+            _ways("in a process, ahead of the step or behind it: a thread keeps Python's lock."),
             "A second jitted function that each step calls belongs into the first.",
         ),
     },
@@ -245,16 +261,16 @@ PYTHON_STALL: Final = Rule(
     ),
     # Healthy loops of JAX with steps of 3 ms had up to 0.24 ms of it beside other processes (two cores).
     limits={"short_ps": 250_000_000},
-    action=_ways("make ahead in `dataset.map`, or with ops of the `tf.function`."),
+    action=_ways("ahead in `dataset.map`, or with ops of the `tf.function`."),
     advice="`traceview show gaps LOGDIR --state python` shows what was called before and after.",
     actions={
         **_NO_PYTHON_ACTIONS,
         "jax": (
-            _ways("write in `jax.numpy` inside of `jax.jit`, or make ahead in a process."),
+            _ways("in `jax.numpy` inside of `jax.jit`, or ahead in a process."),
             "A thread keeps Python's lock for up to 5 ms at a time, unless most of its work is NumPy.",
         ),
-        "own": _OWN_ACTION,
-        "jax-own": _OWN_ACTION,
+        **dict.fromkeys(("own", "jax-own"), _OWN_ACTION),
+        **dict.fromkeys(("own-free", "jax-own-free"), _OWN_FREE_ACTION),
         "jax-reports": (
             "Do it every 100th step only, or write down what is new and nothing twice.",
             "In a thread it keeps Python's lock from the step.",
@@ -265,7 +281,7 @@ PYTHON_STALL: Final = Rule(
         ),
         "free": (_FREE_ACTION, "Or make it with ops of the `tf.function`."),
         "jax-free": (
-            _ways("make ahead in a thread, while the devices compute, or write in `jax.numpy`."),
+            _ways("in a thread, while the devices compute, or in `jax.numpy`."),
             "The thread copies ahead, too, with `jax.device_put`. On the CPU `jax.numpy.sort` and its like are slower than NumPy's.",
         ),
     },
@@ -438,7 +454,7 @@ def _keras_key(python: PythonShare | None, instead: str) -> str:
     hook = _HOOK.fullmatch(function)
     if function in _OF_KERAS or (hook and hook[1]):
         return _OF_KERAS.get(function, "callback")
-    return "callback" if hook and instead in ("", "own") else instead
+    return "callback" if hook and instead in ("", "own", "own-free") else instead
 
 
 def _work_key(python: PythonShare | None) -> str:
@@ -446,17 +462,28 @@ def _work_key(python: PythonShare | None) -> str:
     if python is None or python.state != "runs" or python.ratio < CLEAR_RATIO:
         return ""
     is_numpy = (python.inner or "").startswith(NUMPY)
-    if is_numpy if python.frees_lock is None else python.frees_lock:
-        return "free"
-    return "" if python.inner else "own"
+    is_free = is_numpy if python.frees_lock is None else python.frees_lock
+    if python.called is None:
+        return "own-free" if is_free else "own"
+    return "free" if is_free else ""
 
 
 def _beside(waits: Waits, key: str) -> tuple[str, dict[str, Argument]]:
-    """The note on what other threads do while a line waits for them, with the line of most of them; for a key of what it waits for."""
+    """The note on what other threads do while a line waits for them, with the line of most of them; for a key of what it waits for.
+
+    Those that work for a pool of processes are in other processes.
+    """
     python = waits.python(State.INPUT) if key in ("queue", "pool", "waits") else None
-    if python is None:
+    if python is None or (key == "pool" and not _has_workers(waits)):
         return "", {}
     return f"beside-{'runs' if python.state == 'runs' else 'waits'}", {"beside": python.argument}
+
+
+def _has_workers(waits: Waits) -> bool:
+    """Whether a pool has threads that run code of the script, by the names that `multiprocessing.pool` and `concurrent.futures` give."""
+    python = waits.context.idle.python.get(waits.host)
+    names = (name for _, name in python.lines.started_by_python) if python else ()
+    return any(name.endswith("(worker)") or name.startswith("ThreadPool") for name in names)
 
 
 def _action(key: str, note: str) -> str:

@@ -56,7 +56,7 @@ RETRACING: Final = Rule(
     title="{functions} traced {times} after the first step: {who:waits/wait} {loss}",
     titles={
         "argument": "{functions} compiled again {times} as {argument:changes/change}: {who:waits/wait} {loss}",
-        "function": "{functions} made and compiled anew {times}: {who:waits/wait} {loss}",
+        "function": "{functions} made and compiled anew {times}[ in {line}]: {who:waits/wait} {loss}",
         "dropped": "{functions} compiled again {times} after jax.clear_caches() in {line}: {who:waits/wait} {loss}",
     },
     meaning=(
@@ -351,6 +351,7 @@ def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
     ]
     functions = tuple(dict.fromkeys(call.function for call in calls))
     _, line = _sampled_in(waits, CLEARING)
+    made_in = line_argument(waits.python(State.COMPILE)) if kind == "function" else {}
     together = Counter(step for _, step in {(call.function, call.step) for call in calls})
     # A field of an argument changes one function; without its caches JAX compiles all of them again.
     is_dropped = not kinds and (line is not None or max(together.values(), default=0) > 1)
@@ -361,7 +362,7 @@ def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
             "functions": Names(functions, "function"),
             "times": Number(len(calls), "time"),
             **({"argument": Names(names[:_NAMED_ARGUMENTS], "argument")} if names else {}),
-            **({"line": Line(str(line))} if line else {}),
+            **({"line": Line(str(line))} if line else made_in),
         },
         evidence=evidence[:_LISTED_CALLS],
         title="argument" if names else "dropped" if is_dropped and line else kind,

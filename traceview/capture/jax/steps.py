@@ -15,6 +15,7 @@ values are compared, and the types noted.
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -43,6 +44,7 @@ PARALLEL: Final = "parallel computation"
 _After: TypeAlias = Callable[[Any, BaseException | None], None]
 _MOST_CHANGES: Final = 4
 """Of one compilation: where all weights have changed, some of them show it."""
+_PMAP_FILE: Final = "/jax/_src/pmap.py"
 _PLAIN: Final = (bool, bytes, complex, float, frozenset, int, str, tuple, type(None))
 
 
@@ -66,7 +68,12 @@ class Compilation(NamedTuple):
                 named = info.fun_signature.bind_partial(*args, **kwargs).arguments
             # 1 and 1.0 are equal, and not the same to JAX.
             kept = {name: (type(named[name]), named[name]) for name in static if name in named}
-            return cls(info.fun_sourceinfo, ref(getattr(info, "fun", given[0])), kept)
+            function, source = getattr(info, "fun", given[0]), info.fun_sourceinfo
+            if _PMAP_FILE in source:
+                # All that it compiles is a function of its own around that of the script.
+                function = _of_pmap(function)
+                source = str(function.__code__)
+            return cls(source, ref(function), kept)
         return None
 
     def of(self, jaxpr: Any, shardings: Any) -> Compilation:
@@ -91,7 +98,18 @@ class Compilation(NamedTuple):
             for name, (old, new) in pairs.items()
             if old != new
         ][:_MOST_CHANGES]
-        return {"is_new_function": before.function() is None, "changes": changes}
+        return {"is_new_function": before.function() is not self.function(), "changes": changes}
+
+
+def _of_pmap(function: Any) -> Any:
+    """The function of the script that one of `jax.pmap` calls (0.8 and newer); that one where none is found."""
+    waiting = [function]
+    for _ in range(16):
+        each = waiting.pop(0) if waiting else function
+        if hasattr(each, "call_wrapped"):
+            return each.f
+        waiting += [cell.cell_contents for cell in getattr(each, "__closure__", None) or ()]
+    return function
 
 
 def _described(kind: Any, sharding: Any) -> dict[str, Any]:
@@ -401,10 +419,22 @@ class CompiledFunction:
         if call is not None:
             before = self.latest.pop(call.source, None)
             now = self.latest[call.source] = call.of(jaxpr, shardings)
-            # Two functions that one line has made, and that both live, are two.
-            if before is not None and is_recorded and before.function() in (None, now.function()):
+            if before is not None and is_recorded and self._is_again(before, now):
                 again = {"t_ns": time_ns(), **now.since(before)}
                 self.compilations = [*self.compilations, again][:_MOST_COMPILATIONS]
+
+    def _is_again(self, before: Compilation, now: Compilation) -> bool:
+        """Whether one compilation takes the place of another of one line: two functions that it has made, and that both live, are two.
+
+        JAX keeps what it has compiled for `jax.pmap`, and with it the function, whose wrapper is gone.
+        """
+        earlier = before.function()
+        if earlier is None or earlier is now.function():
+            return True
+        return self.name in PMAP and not any(
+            isinstance(each, dict) and each.get("__wrapped__") is earlier
+            for each in gc.get_referrers(earlier)
+        )
 
 
 def has_backward(program: Any) -> bool:
@@ -478,6 +508,7 @@ class JaxSteps(Recognizer, WindowListener):
         self._leading: CompiledFunction | None = None
         self._are_elsewhere = self._has_marks = are_marked
         self._pmapped = CompiledFunction(PARALLEL)
+        self._pmapped_again: dict[str, CompiledFunction] = {}
         self._lock = RLock()
 
     @property
@@ -492,7 +523,8 @@ class JaxSteps(Recognizer, WindowListener):
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Note the functions, which may have been compiled in the window."""
-        called = (each for each in self.callees if each.calls and not each.is_mark)
+        own = (each for each in self.callees if each.calls and not each.is_mark)
+        called = (*own, *self._pmapped_again.values())
         fields = ("name", "is_step", "arguments", "compilations")
         functions = [{field: getattr(each, field) for field in fields} for each in called]
         jax = import_module("jax")
@@ -505,10 +537,15 @@ class JaxSteps(Recognizer, WindowListener):
     def compiles(self, name: str, jaxpr: Any, shardings: Any, call: Compilation | None) -> None:
         """A function is compiled; the call that it is compiled for returns later."""
         if name in PMAP:
-            self._pmapped = CompiledFunction(name)
+            self._pmapped = CompiledFunction(name, latest=self._pmapped.latest)
         function = self._pmapped if name in PMAP else self._function(name)
         is_recorded = self.window.state == "recording"
         function.compiled(jaxpr, shardings, call, is_recorded=is_recorded)
+        if name in PMAP and call is not None and function.compilations:
+            # Made anew for each call it is never called under its own name.
+            own = str(getattr(call.function(), "__name__", name))
+            again = self._pmapped_again.setdefault(own, CompiledFunction(own))
+            again.compilations = [*again.compilations, *function.compilations]
 
     def returned(self, name: str, function: Any) -> None:
         """A call has returned."""
