@@ -148,8 +148,8 @@ def test_a_thread_of_the_steps_that_waits_does_not_run_python(
 @pytest.mark.parametrize(
     ("name", "action"),
     [
-        ("Thread-4 (worker)", "See what the other threads wait for in main"),
-        ("ThreadPoolExecutor-0_1", "See what the other threads wait for in main"),
+        ("Thread-4 (worker)", "See what the other threads wait for in asks"),
+        ("ThreadPoolExecutor-0_1", "See what the other threads wait for in asks"),
         # A pool of processes has others.
         ("monitor", "Do it here, or let the pool make whole batches ahead"),
     ],
@@ -160,7 +160,7 @@ def test_threads_that_work_for_no_pool_are_no_reason_for_its_waits(
     threads = [THREADS[0], {**THREADS[1], "name": name}]
     stack = (WAIT, ("multiprocessing/pool.py", "map", 367, False), CALLBACK)
     # It waits for an answer, and uses no core.
-    samples = waiting_samples(stack, LOADER, ("socket.py", "readinto", 718, False))
+    samples = waiting_samples(stack, LOADER, ("train.py", "asks", 35, True))
     report = analyzed(tmp_path, python_group(samples, threads, [0] * len(samples)))
     (stall,) = [finding for finding in report.findings if finding.code == "callback-stall"]
     assert stall.action.startswith(action)
