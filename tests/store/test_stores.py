@@ -135,7 +135,9 @@ def test_without_credentials(command: Command, s3: Any, monkeypatch: pytest.Monk
     assert hint.startswith("hint: run aws configure")
 
 
-@pytest.mark.parametrize("command_line", ["analyze", "compare s3://bucket", "watch --once"])
+@pytest.mark.parametrize(
+    "command_line", ["analyze", "compare s3://bucket", "watch --once --every 1s"]
+)
 @pytest.mark.parametrize(
     ("place", "said"),
     [
