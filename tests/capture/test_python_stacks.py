@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import struct
+import sys
 import sysconfig
 import threading
 import time
@@ -378,7 +379,8 @@ def test_a_stack_has_all_up_to_the_first_code_of_the_user_and_then_only_that() -
     for lines, first in inside:
         assert [line.partition(" in ")[2] for line in lines[first : first + 3]] == [
             "write*",
-            "log*",
+            # Before 3.11 Python does not know what is around a lambda.
+            "log*" if sys.version_info >= (3, 11) else "<lambda>*",
             "log*",
         ]
         assert all(line.endswith("*") and HERE in line for line in lines[first : first + 3])

@@ -177,16 +177,13 @@ def _ways(else_: str) -> str:
 _FREE_ACTION: Final = _ways(
     "in a thread, ahead of the step or behind it: this keeps no lock of Python."
 )
-_ON_ARRAYS: Final = (
-    "Write it with NumPy on whole arrays, or do it once before the loop, or in every 100th step"
-)
 _OWN_ACTION: Final[Advised] = (
-    f"{_ON_ARRAYS}.",
+    "Write it with NumPy on whole arrays, or do it once before the loop, or in every 100th step.",
     "Else a process of its own can do it, ahead of the step or behind it; in a thread it keeps Python's lock from the step.",
 )
 """For Python of the script itself."""
 _OWN_FREE_ACTION: Final[Advised] = (
-    f"{_ON_ARRAYS}, or in a thread: it keeps no lock of Python.",
+    "Make one call on whole arrays of many; or do it once before the loop, in every 100th step, or in a thread: it keeps no lock of Python.",
     "Many short calls, each of which frees the lock, are no quicker in a thread: they wait for the lock each time.",
 )
 
