@@ -163,8 +163,8 @@ class PythonShare(Record, frozen=True):
     def argument(self) -> Line:
         """The line as a title names it, with what of a library takes the time there, unless that is a framework or what is awaited."""
         called = None if self.awaits else self.called
-        is_known = called and called.startswith(_FRAMEWORKS)
-        return Line(self.line, None if is_known else called, self.others)
+        is_of_framework = called and called.startswith(_FRAMEWORKS)
+        return Line(self.line, None if is_of_framework else called, self.others)
 
     @property
     def evidence(self) -> Iterator[Evidence]:

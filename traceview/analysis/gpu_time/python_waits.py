@@ -183,7 +183,7 @@ _OWN_ACTION: Final[Advised] = (
 )
 """For Python of the script itself."""
 _OWN_FREE_ACTION: Final[Advised] = (
-    "Make one call on whole arrays of many; or do it once before the loop, in every 100th step, or in a thread: it keeps no lock of Python.",
+    "Make one call of many, on whole arrays; or do it once before the loop, in every 100th step, or in a thread: it keeps no lock of Python.",
     "Many short calls, each of which frees the lock, are no quicker in a thread: they wait for the lock each time.",
 )
 

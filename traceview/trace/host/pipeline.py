@@ -61,6 +61,7 @@ _FILLS: Final = ("parallelism", "buffer_limit", "buffered_elements")
 _CALLS = lazy_pattern(r"(?:Parallel)?(FlatMap|Map|Filter|Interleave)(?:AndBatch)?(?:V\d+)?")
 """Stages that call a function, whether TensorFlow has made them parallel or not."""
 _MADE_BY: Final = ("FlatMap", "Interleave")
+_MOST_BRANCHES: Final = 200
 _DEEPEST: Final = 64
 """Stages above each other: more than a pipeline has."""
 
@@ -218,10 +219,11 @@ def _functions(trace: Trace, host: int, names: Collection[str]) -> dict[str, str
     What TensorFlow puts behind a pipeline may be gone from the one that runs, so that branches are compared from their ends on. What a
     flat map makes looks like what it reads: there nothing is known.
     """
-    branches = trace.hosts[host].captured.environment.batch.branches
+    branches = trace.hosts[host].captured.environment.batch.branches[:_MOST_BRANCHES]
     found: dict[str, str | None] = {}
+    above = {name.rpartition("::")[0] for name in names}
     for name in names if branches else ():
-        if any(other.startswith(f"{name}::") for other in names):
+        if name in above or name.count("::") > _DEEPEST:
             continue
         calling = list(_calling(name))
         kinds = [kind for kind, _ in calling]
