@@ -253,7 +253,7 @@ def test_a_thread_of_the_script_costs_what_it_ran(tmp_path: Path) -> None:
     assert finding is not None
     assert "to the core that statistics takes in count, train.py:12" in finding.title
     assert [row.metric for row in finding.evidence] == ["computed_ratio", "python_line"]
-    assert "keeps the lock" not in finding.explanation
+    assert "holds the GIL" not in finding.explanation
     check_nothing_bounds_it(finding)
 
 

@@ -234,5 +234,5 @@ def test_calls_of_jitted_functions_are_counted_once(tmp_path: Path) -> None:
     finding = found(tmp_path, jitted(110, 0.04))
     assert finding is not None
     # What JAX calls inside of such a call is part of it.
-    assert finding.title.endswith("for 111 calls of jitted functions per step")
+    assert finding.title.endswith("for 111 calls of ops and jitted functions per step")
     assert "most often add, step and multiply" in finding.explanation

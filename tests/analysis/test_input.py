@@ -209,7 +209,7 @@ def test_python_of_a_pipeline_that_keeps_up_keeps_the_lock_from_the_step(
     assert (bound and bound.loss and bound.loss.ps_per_step) == (lost_ms and ms(lost_ms))
     if bound:
         assert "loses" in bound.title
-        assert bound.title.endswith("to the input pipeline, whose Python keeps the lock")
+        assert bound.title.endswith("to the input pipeline, whose Python holds the GIL")
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_a_generator_may_wait_for_something_else(load: float, action: str, tmp_p
             "a generator waits for another thread or process in fetch",
             "Give that more threads",
         ),
-        (0.51, "Generator is too slow, fetch", "Do the work in ops of TensorFlow"),
+        (0.51, "Generator is too slow in fetch", "Do the work in ops of TensorFlow"),
     ],
 )
 def test_a_generator_that_takes_from_a_queue_waits_unless_it_mostly_computes(
@@ -308,7 +308,7 @@ def test_a_generator_that_opens_files_keeps_them_open(tmp_path: Path) -> None:
         inner=[("zipfile.py", "_EndRecData", 302, False), ("zipfile.py", "open", 1284, False)],
     )
     assert bound is not None
-    assert "Generator is too slow, fetch, train.py:7 (open of zipfile)" in bound.title
+    assert "Generator is too slow in fetch, train.py:7 (open of zipfile)" in bound.title
     assert bound.action.startswith("Open files once, not for each element")
 
 
@@ -353,11 +353,11 @@ def test_prefetch_is_recognised_below_wrappers(
     [
         # In four steps 4 of 8 are dropped, which is less than a buffer may hold, and 8 of 12.
         ("FiniteSkip::Map::BatchV2", 1, 2, ""),
-        ("FiniteSkip::Map::BatchV2", 1, 3, "12 elements are made for 4 that Skip hands on"),
-        ("FiniteTake::FiniteSkip::Map::BatchV2", 1, 3, "12 elements are made for 4 that Skip"),
-        ("BatchV2::Filter::ParallelMapV2::Range", 8, 16, "64 elements are made for 32 that Filter"),
+        ("FiniteSkip::Map::BatchV2", 1, 3, "Skip keeps 4 of 12 elements"),
+        ("FiniteTake::FiniteSkip::Map::BatchV2", 1, 3, "Skip keeps 4 of 12 elements"),
+        ("BatchV2::Filter::ParallelMapV2::Range", 8, 16, "Filter keeps 32 of 64 elements"),
         ("BatchV2::Filter::ParallelMapV2::Range", 8, 15, ""),
-        ("Shard::Map::TFRecord", 1, 3, "12 elements are made for 4 that Shard"),
+        ("Shard::Map::TFRecord", 1, 3, "Shard keeps 4 of 12 elements"),
         # What a batch is made of is more than batches, and a shuffle fills its buffer.
         ("FiniteSkip::BatchV2::Map", 1, 40, ""),
         ("FiniteSkip::Shuffle::Map", 1, 40, ""),
@@ -384,7 +384,7 @@ def test_what_a_stage_drops_is_made_for_nothing(
                 step.host(f"Iterator::Root::{stage}", begin, begin + length, ids)
     bound = bound_of(trace, tmp_path)
     assert said in bound.title
-    assert ("hands on" in bound.title) == bool(said)
+    assert (" keeps " in bound.title) == bool(said)
     is_skip = "Skip" in path
     assert bound.action.startswith("Read on instead of skip") == (bool(said) and is_skip)
     assert bound.action.startswith("Drop elements before") == (bool(said) and not is_skip)
@@ -527,9 +527,9 @@ DECODED = "train.py:7 in decoded"
     ("functions", "said"),
     [
         # TensorFlow may have made the maps parallel, or not; other stages call nothing.
-        ([("ParallelMap", None), ("Map", DECODED)], ", decoded, train.py:7"),
+        ([("ParallelMap", None), ("Map", DECODED)], " in decoded, train.py:7"),
         # What it puts behind a pipeline may be gone.
-        ([("Map", None), ("Map", "train.py:9"), ("Map", DECODED)], ", decoded, train.py:7"),
+        ([("Map", None), ("Map", "train.py:9"), ("Map", DECODED)], " in decoded, train.py:7"),
         ([("Map", "train.py:9"), ("Map", None), ("Map", DECODED)], ""),
         ([("Filter", None), ("Map", DECODED)], ""),
         ([("Map", DECODED)], ""),

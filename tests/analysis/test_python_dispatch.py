@@ -391,12 +391,12 @@ def test_what_slows_all_python_down_is_said_of_python_that_runs(
 @pytest.mark.parametrize(
     ("stack", "late_us", "where"),
     [
-        ((CHANCE, WORK), None, "with ops of tf.data, or in a process."),
-        ((NUMPY, WORK), None, "in a thread"),
+        ((CHANCE, WORK), None, "in another process"),
+        ((NUMPY, WORK), None, "in a background thread"),
         # A round that waits for the lock shows that it is kept, whatever runs there.
-        ((NUMPY, WORK), 300, "with ops of tf.data, or in a process."),
-        ((CHANCE, WORK), 100, "in a thread"),
-        ((WORK,), 100, "in a thread"),
+        ((NUMPY, WORK), 300, "in another process"),
+        ((CHANCE, WORK), 100, "in a background thread"),
+        ((WORK,), 100, "in a background thread"),
         ((WORK,), 300, "with NumPy on whole arrays"),
     ],
 )
@@ -454,13 +454,13 @@ def paused(
     return traceview.analyze(folder).findings[0]
 
 
-ONCE = "Do it once before the loop, or in every 100th step"
+ONCE = "Do it once before the loop, or only every 100th step"
 
 
 @pytest.mark.parametrize(
     ("stack", "action"),
     [
-        ((NUMPY, WORK), f"{ONCE}; else in a thread"),
+        ((NUMPY, WORK), f"{ONCE}; else in a background thread"),
         ((WORK,), "Write it with NumPy on whole arrays"),
         ((("train.py", "distance", 8, True), WORK), "Write it with NumPy on whole arrays"),
         ((("PIL/Image.py", "convert", 90, False), WORK), "Decode each picture once"),

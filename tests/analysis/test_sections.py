@@ -171,7 +171,7 @@ def test_long_texts_and_many_variables_are_cut() -> None:
         (
             {"keeps_up": True},
             {},
-            "GPU:0 waits 62% of the step for input (high). A batch is ready, but the pipeline keeps Python's lock or cores from the step.",
+            "GPU:0 waits 62% of the step for input (high). A batch is ready, but the pipeline holds the GIL, or cores that the step needs.",
         ),
         ({}, {"input_ratio": None, "verdict": None}, "Input wait: unknown."),
     ],

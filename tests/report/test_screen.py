@@ -54,7 +54,7 @@ def test_the_capture_is_judged_in_one_line() -> None:
     assert plain(screen_of(unseen).trust[2]).startswith("no traceview.json beside it: ")
     recorded = Environment((environment(overhead={"ratio": 0.008}),), ())
     slow = replace(sound, results=replace(sound.results, environment=recorded))
-    assert screen_of(slow).trust[2] == "recorded steps are 0.8% longer than those before"
+    assert screen_of(slow).trust[2] == "recording makes steps 0.8% longer"
 
 
 @pytest.mark.parametrize("quality", ["ok", "degraded"])
@@ -83,7 +83,7 @@ def test_other_processes_disturb_a_capture(
     lines = tuple(map(plain, map(pieces, screen_of(disturbed).trust)))
     assert ("disturbed by other processes" in " ".join(lines)) == is_disturbed
     assert ("Capture: slowed by the profiler" in lines) == (quality == "ok" and not is_disturbed)
-    assert ("recorded steps are 150% longer than those before" in lines) != is_disturbed
+    assert ("recording makes steps 150% longer" in lines) != is_disturbed
 
 
 @pytest.mark.parametrize(("gain_ms", "is_explained"), [(44, False), (45, True)])

@@ -151,7 +151,7 @@ def test_a_thread_of_the_steps_that_waits_does_not_run_python(
         ("Thread-4 (worker)", "See what the other threads wait for in asks"),
         ("ThreadPoolExecutor-0_1", "See what the other threads wait for in asks"),
         # A pool of processes has others.
-        ("monitor", "Do it here, or let the pool make whole batches ahead"),
+        ("monitor", "Do it in this process, or prefetch whole batches"),
     ],
 )
 def test_threads_that_work_for_no_pool_are_no_reason_for_its_waits(
@@ -177,7 +177,7 @@ def of_keras(file: str, function: str) -> Line:
         (
             (SVD, CALLBACK),
             "on_train_batch_end",
-            "Do it once before the loop, or in every 100th step",
+            "Do it once before the loop, or only every 100th step",
         ),
         ((CONSTANT, CALLBACK), "on_train_batch_end", "Convert once before the loop"),
         (
@@ -213,7 +213,7 @@ def of_keras(file: str, function: str) -> Line:
         (
             (SVD, of_keras("callbacks/callback_list.py", "on_train_batch_end"), CALLBACK),
             "on_train_batch_end",
-            "Do it once before the loop, or in every 100th step",
+            "Do it once before the loop, or only every 100th step",
         ),
         (
             (SVD, of_keras("backend/jax/trainer.py", "predict"), CALLBACK),
@@ -223,7 +223,7 @@ def of_keras(file: str, function: str) -> Line:
         (
             (SVD, of_keras("backend/jax/trainer.py", "fit"), CALLBACK),
             "on_train_batch_end",
-            "Do it once before the loop, or in every 100th step",
+            "Do it once before the loop, or only every 100th step",
         ),
     ],
 )
@@ -699,4 +699,4 @@ def test_what_a_pool_packs_and_copies_is_told(tmp_path: Path) -> None:
     report = analyzed(tmp_path, python_group(between(stack, stack), THREADS))
     (stall,) = (row for row in report.findings if row.code == "callback-stall")
     assert "for a pool between steps in row, train.py:8" in stall.title
-    assert stall.action.startswith("Do it here, or let the pool make whole batches ahead")
+    assert stall.action.startswith("Do it in this process, or prefetch whole batches")

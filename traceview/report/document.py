@@ -548,7 +548,7 @@ def _trust(report: Report, view: View) -> Iterator[Sentence]:
         yield f"{numbers.percent(unknown)} of the {time_words(report.results.device_time)} has no recorded cause"
     overhead = measured_overhead(view)
     if overhead is not None:
-        yield f"recorded steps are {numbers.share(overhead)} longer than those before"
+        yield f"recording makes steps {numbers.share(overhead)} longer"
     # Frames in the trace may show lines, too.
     is_known = any(of.metric == PYTHON_LINE for row in report.findings for of in row.evidence)
     shares = report.results.ledger.share_by_state if report.results.ledger else {}

@@ -67,7 +67,7 @@ _FEWER_ROWS: Final = (
     "A larger batch does not help: the rows grow with it. A small table may fit on each device whole.",
 )
 _OWN_ROWS: Final = (
-    "Choose among the rows that a device has[, in {line}], inside of `jax.shard_map`: rows of the others are exchanged whole.",
+    "Take rows of the same device only[, in {line}], inside of `jax.shard_map`: now whole rows are exchanged.",
     "An array that does not change, and is small, may lie on each device whole.",
 )
 

@@ -34,7 +34,7 @@ TURNED_OFF: Final = dict.fromkeys(("slow_settings", "jax-slow_settings"), (_TRAC
 
 _ONE_BY_ONE: Final = {
     "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`[, in {line}]" + ON,
-    "jax-eager": "{who:waits/wait} {loss} for {count} of jitted functions per step[, in {line}]" + ON,
+    "jax-eager": "{who:waits/wait} {loss} for {count} of ops and jitted functions per step[, in {line}]" + ON,
 }  # fmt: skip
 
 CONVERSIONS: Final = {
@@ -286,8 +286,8 @@ HOST_BOUND: Final = Rule(
         "jax-eager": (
             "Put all that a step computes into one `jax.jit`; what only reports, such as norms of weights, do every 100th step.",
             (
-                "In Keras leave `jit_compile` of `compile()` at its default. Each op outside of a program takes tens of microseconds on "
-                "the calling thread, and one on an array that devices share, also an index, more."
+                "Each op outside of `jax.jit` takes tens of microseconds on the calling thread; on sharded arrays ops, even indexing, take "
+                "more. In Keras leave `jit_compile` of `compile()` at its default."
             ),
         ),
         "jax": (

@@ -166,9 +166,8 @@ def diagnose(context: Context, result: Input | None) -> Iterator[Finding | None]
 
 TITLE: Final = "Input pipeline"
 WORK: Final = (
-    "Time in its calls is added up over all threads, with what a stage waits for there; that of a parallel map is the time in "
-    "which it is asked and waits for its functions, which run elsewhere. Handing over is time in which a stage only waits for what stages on other "
-    "threads make, or takes it over."
+    "Time in its calls is added up over all threads, with what a stage waits for there; of a parallel map it is the wait for its "
+    "functions, which run on other threads. Handing over is time in which a stage waits for, or takes, what stages on other threads make."
 )
 _ASKED_BY: Final = {True: "model", False: "background threads"}
 
@@ -218,7 +217,7 @@ def _lead(result: Input) -> str:
         return f"{lead} ({verdict})."
     if result.verdict == "none":
         return f"{lead}. The pipeline keeps up: a batch is ready when the model asks."
-    return f"{lead} ({verdict}). A batch is ready, but the pipeline keeps Python's lock or cores from the step."
+    return f"{lead} ({verdict}). A batch is ready, but the pipeline holds the GIL, or cores that the step needs."
 
 
 def _notes(result: Input) -> tuple[str | None, ...]:

@@ -132,7 +132,7 @@ _ACTIONS: Final[dict[str, Advised]] = {
         "Store what is the same in each epoch, `dataset.map(function).save(path)`, and train on `tf.data.Dataset.load(path)`.",
         (
             "An element takes long although maps run in parallel. Smaller images, shorter samples or more cores help as well. Replace "
-            "`tf.py_function` and `tf.numpy_function` by ops of TensorFlow, for they hold Python's lock."
+            "`tf.py_function` and `tf.numpy_function` by ops of TensorFlow, for they hold the GIL."
         ),
     ),
     _ON_CORES: (
@@ -157,8 +157,8 @@ _ACTIONS: Final[dict[str, Advised]] = {
         "Each begins with empty buffers. An epoch of Keras is as long as `steps_per_epoch` of `fit`, or `__len__` of a `PyDataset`, says.",
     ),
     _DROPPED: (
-        "Drop elements before work is done for them: `shard` and `filter` ahead of `map`, and of names of files where there are some.",
-        "Where only the result of a function decides, store what is kept, with `dataset.save(path)`.",
+        "Drop elements before work is done for them: `shard` and `filter` ahead of `map`, or names of files instead of what they hold.",
+        "Where the filter needs what the map makes, save what it keeps: `dataset.save(path)`.",
     ),
     _SKIPPED: (
         "Read on instead of `skip`: one dataset over all parts, or files for each part.",
@@ -187,7 +187,7 @@ _ACTIONS: Final[dict[str, Advised]] = {
             "processes, `multiprocessing.get_context('spawn').Pool(4).imap(make_batch, keys)` in the generator, and cores "
             "for them; a generator that waits for a server needs threads, "
             "`multiprocessing.pool.ThreadPool(8).imap(load, keys)`. A generator makes one element at a time and holds "
-            "Python's lock while it computes: prefetch alone does not help."
+            "the GIL while it computes: prefetch alone does not help."
         ),
     ),
     _READS: (
@@ -269,7 +269,7 @@ _ACTIONS: Final[dict[str, Advised]] = {
     ),
     _LOCK: (
         "Replace Python of the pipeline, a generator or `tf.py_function`, by ops of TensorFlow.",
-        "Work that has to stay in Python needs processes of its own: they do not share the lock with the step.",
+        "Work that has to stay in Python needs processes of its own: they do not share the GIL with the step.",
     ),
     _MADE: (
         "Loop over tensors in the step, with `tf.random.shuffle`, `tf.reshape` and `tf.gather`, or make the data set before the loop.",
@@ -286,11 +286,11 @@ _ACTIONS: Final[dict[str, Advised]] = {
 
 INPUT_BOUND: Final = Rule(
     code="input-bound",
-    title="{who:waits/wait} {loss} for input[: {stage} is too slow][, most of it {ops}][, {line}]",
+    title="{who:waits/wait} {loss} for input[: {stage} is too slow][, most of it {ops}][ in {line}]",
     titles={
-        _LOCK: "{who:loses/lose} {loss} to the input pipeline, whose Python keeps the lock[, {line}]",
-        _CORES: "{who:loses/lose} {loss} to the cores that the input pipeline takes[: {stage}][, most of it {ops}][, {line}]",
-        _DROPPED: "{who:waits/wait} {loss} for input: {made} are made for {kept} that {drops} hands on",
+        _LOCK: "{who:loses/lose} {loss} to the input pipeline, whose Python holds the GIL[ in {line}]",
+        _CORES: "{who:loses/lose} {loss} to the cores that the input pipeline takes[: {stage}][, most of it {ops}][ in {line}]",
+        _DROPPED: "{who:waits/wait} {loss} for input: {drops} keeps {kept} of {made}",
         _WAITING: "{who:waits/wait} {loss} for input: a generator waits[ in {line}]",
         _QUEUE: f"{{who:waits/wait}} {{loss}} for input: a generator waits for {OTHERS}[ in {{line}}]",
         "host": "{who:waits/wait} {loss} for input[: {stage} is too slow]",
@@ -304,11 +304,11 @@ INPUT_BOUND: Final = Rule(
             "over all threads."
         ),
         _PREFETCH: "The pipeline does not end with prefetch, so it starts to work only when the model asks.",
-        _LOCK: "Python of the pipeline keeps Python's lock from the thread of the step meanwhile.",
+        _LOCK: "Python of the pipeline holds the GIL meanwhile, which the thread of the step needs.",
         "line": "Most of it runs in {line}.",
         "function": "It calls {line}.",
         _CORES: (
-            "Its threads ran {busy} of the window, added up, on cores that threads of the step waited for; that is part of the loss."
+            "Threads of the pipeline ran {busy} of the window, added up, on cores that threads of the step waited for; that is part of the loss."
         ),
         "host": "No device was recorded: it is the time in which the thread of the step waits for a batch.",
     },

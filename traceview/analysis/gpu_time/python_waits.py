@@ -71,10 +71,10 @@ _AWAITED_ACTIONS: Final[dict[str, Advised]] = {
     ),
     "queue": FEED,
     "pool": (
-        "Do it here, or let the pool make whole batches ahead, `pool.imap(make_batch, keys)`: it packs and copies all that it takes and gives.",
+        "Do it in this process, or prefetch whole batches, `pool.imap(make_batch, keys)`: the pool pickles all arguments and results.",
         (
-            "Processes that are forked have the arrays that were there before: give them indices. A pool of two that scaled arrays of "
-            "3 MB for each step took 11 ms longer than NumPy did here (two cores)."
+            "Forked workers already hold the arrays made before: send indices. A pool of two that scaled arrays of 3 MB for each step "
+            "took 11 ms longer than NumPy in one process (two cores)."
         ),
     ),
     "manager": (
@@ -131,7 +131,7 @@ _NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
         "Let the callback work less often, or take it out.",
         "`ModelCheckpoint` has `save_freq`, `TensorBoard` has `update_freq`; one of your own can skip steps: `if batch % 100 == 0: ...`.",
     ),
-    "native": "Fetch values and run such ops less often, and not between steps: `if step % 100 == 0: log(...)`.",
+    "native": "Fetch values and run ops outside of graphs only every 100th step: `if step % 100 == 0: log(...)`.",
 }
 
 
@@ -171,20 +171,18 @@ _UNSEEN_ACTIONS: Final = {
 
 
 def _ways(else_: str) -> str:
-    return f"Do it once before the loop, or in every 100th step; else {else_}"
+    return f"Do it once before the loop, or only every 100th step; else {else_}"
 
 
-_FREE_ACTION: Final = _ways(
-    "in a thread, ahead of the step or behind it: this keeps no lock of Python."
-)
+_FREE_ACTION: Final = _ways("in a background thread: it releases the GIL.")
 _OWN_ACTION: Final[Advised] = (
-    "Write it with NumPy on whole arrays, or do it once before the loop, or in every 100th step.",
-    "Else a process of its own can do it, ahead of the step or behind it; in a thread it keeps Python's lock from the step.",
+    "Write it with NumPy on whole arrays, or do it once before the loop, or only every 100th step.",
+    "Else do it in another process: a thread would hold the GIL, which the step needs.",
 )
 """For Python of the script itself."""
 _OWN_FREE_ACTION: Final[Advised] = (
-    "Make one call of many, on whole arrays; or do it once before the loop, in every 100th step, or in a thread: it keeps no lock of Python.",
-    "Many short calls, each of which frees the lock, are no quicker in a thread: they wait for the lock each time.",
+    "Do it once before the loop, or only every 100th step, or in a background thread; replace many small calls by one on whole arrays.",
+    "It releases the GIL. Many short calls, each of which does so, are no quicker in a thread: they wait for the GIL each time.",
 )
 
 CALLBACK_STALL: Final = Rule(
@@ -204,9 +202,9 @@ CALLBACK_STALL: Final = Rule(
     # Healthy loops with steps of 2 ms had up to 0.11 ms between steps (two cores); the limit is a choice of ours.
     limits={"least_op_count": 20, "saved_ratio": 0.5, "short_ps": 200_000_000},
     reasons={"short": "any loop takes so long between two steps"},
-    action=_ways("ahead with ops of `tf.data`, or in a process."),
+    action=_ways("in another process; make batches with ops of `tf.data`."),
     advice=(
-        "Python in a thread, or in `tf.py_function`, keeps the lock from the step. Keras callbacks have `save_freq` and "
+        "Python in a thread, or in `tf.py_function`, holds the GIL, which the step needs. Keras callbacks have `save_freq` and "
         "`update_freq`. A second `tf.function` that each step calls belongs into the first."
     ),
     actions={
@@ -228,7 +226,7 @@ CALLBACK_STALL: Final = Rule(
         **dict.fromkeys(("own", "jax-own"), _OWN_ACTION),
         **dict.fromkeys(("own-free", "jax-own-free"), _OWN_FREE_ACTION),
         "jax": (
-            _ways("in a process, ahead of the step or behind it: a thread keeps Python's lock."),
+            _ways("in another process: a thread would hold the GIL."),
             "A second jitted function that each step calls belongs into the first.",
         ),
     },
@@ -258,19 +256,19 @@ PYTHON_STALL: Final = Rule(
     ),
     # Healthy loops of JAX with steps of 3 ms had up to 0.24 ms of it beside other processes (two cores).
     limits={"short_ps": 250_000_000},
-    action=_ways("ahead in `dataset.map`, or with ops of the `tf.function`."),
+    action=_ways("in `dataset.map`, or with ops of the `tf.function`."),
     advice="`traceview show gaps LOGDIR --state python` shows what was called before and after.",
     actions={
         **_NO_PYTHON_ACTIONS,
         "jax": (
-            _ways("in `jax.numpy` inside of `jax.jit`, or ahead in a process."),
-            "A thread keeps Python's lock for up to 5 ms at a time, unless most of its work is NumPy.",
+            _ways("in `jax.numpy` inside of `jax.jit`, or in another process."),
+            "A thread holds the GIL for up to 5 ms at a time, unless most of its work is NumPy.",
         ),
         **dict.fromkeys(("own", "jax-own"), _OWN_ACTION),
         **dict.fromkeys(("own-free", "jax-own-free"), _OWN_FREE_ACTION),
         "jax-reports": (
             "Do it every 100th step only, or write down what is new and nothing twice.",
-            "In a thread it keeps Python's lock from the step.",
+            "A thread would hold the GIL, which the step needs.",
         ),
         "jax-hashed_arguments": (
             "Give the class of the static argument a hash by identity, `@dataclass(frozen=True, eq=False)`, and pass one object each time.",
@@ -278,7 +276,7 @@ PYTHON_STALL: Final = Rule(
         ),
         "free": (_FREE_ACTION, "Or make it with ops of the `tf.function`."),
         "jax-free": (
-            _ways("in a thread, while the devices compute, or in `jax.numpy`."),
+            _ways("in a background thread: it releases the GIL; or in `jax.numpy`."),
             "The thread copies ahead, too, with `jax.device_put`. On the CPU `jax.numpy.sort` and its like are slower than NumPy's.",
         ),
     },
@@ -328,7 +326,7 @@ BETWEEN_CALLS: Final = Rule(
 PYTHON_THREAD: Final = Rule(
     code="python-thread",
     states=(State.PYTHON_THREAD,),
-    title="{who:waits/wait} {loss} for Python's lock, which {thread:keeps/keep}[ in {line}]",
+    title="{who:waits/wait} {loss} for the GIL, which {thread:holds/hold}[ in {line}]",
     titles={
         "awaited": "{who:waits/wait} {loss} for what {thread:makes/make}[ in {line}]",
         "full": "{who:waits/wait} {loss} for room in a queue, which {thread:empties/empty}[ in {line}]",
@@ -336,37 +334,37 @@ PYTHON_THREAD: Final = Rule(
     },
     notes={
         "lock": (
-            "Only one thread at a time runs Python. One that computes keeps the lock for 5 ms each time, and native code that "
-            "does not release it, such as pickle, until it is done. The thread of the step needs the lock for its own Python and "
+            "Only one thread at a time runs Python. One that computes holds the GIL for 5 ms each time, and native code that "
+            "does not release it, such as pickle, until it is done. The thread of the step needs the GIL for its own Python and "
             "after its calls of the framework, and waits."
         ),
         "awaited": "For most of that time the thread of the step waits for what the other one makes.",
         "full": "The thread of the step puts into a full queue, {beside}, and waits until the other one takes from it.",
         "cores": (
-            "It computes without Python's lock, as NumPy does, but has a core that the step needs. The loss is what threads of "
+            "It computes without the GIL, as NumPy does, but has a core that the step needs. The loss is what threads of "
             "the step, ready to run, waited for a core because of it, as the kernel counted."
         ),
     },
     meaning="A thread of the script computes while the step runs.",
     starts_at=(
-        "{limit} of the GPU time idle for dispatch, launches and Python while a thread that Python itself started keeps "
-        "the lock, as samples of stacks show, and the step waits for the lock; or while the thread of the step waits in "
+        "{limit} of the GPU time idle for dispatch, launches and Python while a thread that Python itself started holds "
+        "the GIL, as samples of stacks show, and the step waits for it; or while the thread of the step waits in "
         "Python, and such a thread computes; or ops and dispatch wait for the core that it takes, as the kernel counts"
     ),
     action="Move the work to a process of its own: `multiprocessing.get_context('spawn').Process(target=...)`.",
     advice=(
         "If it makes batches, several make them sooner: `Pool(4).imap(make_batch, keys)`. "
-        "Or let the thread wait for work instead of asking for it, `queue.get()`, and call code that releases the lock, such as NumPy."
+        "Or let the thread wait for work instead of asking for it, `queue.get()`, and call code that releases the GIL, such as NumPy."
     ),
     actions={
         "awaited": (
             "Make it in less time, with NumPy on whole arrays, or in several processes: `ProcessPoolExecutor().map(make, parts)`.",
-            "One thread makes one after the other, and takes longer than a step. More threads share the lock.",
+            "One thread makes one after the other, and takes longer than a step. More threads share the GIL.",
         ),
         "full": (
             "Put less into the queue, or less often: `if step % 10 == 0: ...`; the thread that takes from it is slower than the step.",
             (
-                "Several threads share what frees Python's lock, such as NumPy, gzip and files: two took 8.7 ms for what one took 10.2, "
+                "Several threads share what releases the GIL, such as NumPy, gzip and files: two took 8.7 ms for what one took 10.2, "
                 "on two cores of which the step needs one; with every other step it took 6.5."
             ),
         ),
@@ -376,7 +374,7 @@ PYTHON_THREAD: Final = Rule(
         ),
     },
     metrics={
-        "lock_kept_ratio": "share of the window in which it kept the lock",
+        "lock_kept_ratio": "share of the window in which it held the GIL",
         "computed_ratio": "share of the window in which it computed",
         **PYTHON_METRICS,
     },
@@ -384,7 +382,7 @@ PYTHON_THREAD: Final = Rule(
         "": "the processor time of the thread and the wait for it agree",
         "cores": "the kernel counts how long threads wait for a core",
     },
-    example="Both replicas wait 45.8 of 66.0 ms (69%) for Python's lock, which statistics keeps in count, train.py:12",
+    example="Both replicas wait 45.8 of 66.0 ms (69%) for the GIL, which statistics holds in count, train.py:12",
 )
 
 GARBAGE_COLLECTION: Final = Rule(

@@ -258,7 +258,7 @@ HANG: Final = Rule(
         **{wait: f"The thread {words}." for wait, words in WAIT_WORDS.items()},
         "inner": "It is in {inner} there.",
         "workers": "It keeps {tasks} waiting in a step.",
-        "native": "A native call holds Python's lock (GIL), or the process was stopped.",
+        "native": "A native call holds the GIL, or the process was stopped.",
         "worker": (
             "A collective ends when every device of its group has reached it. A worker does not reach it if it does "
             "something else: a checkpoint that only the chief writes, a longer validation, an input that blocks, or data "
@@ -280,7 +280,7 @@ HANG: Final = Rule(
         "said": "the worker itself says where it is",
         "busy": "a GPU that waits in a collective of NCCL is busy, and one that has not reached it is idle",
         "open": "the call is open; which operation of it waits was not recorded",
-        "native": "a native call held Python's lock, or the whole process was stopped",
+        "native": "a native call held the GIL, or the whole process was stopped",
     },
     action=_TIMEOUTS,
     advice=(

@@ -178,8 +178,8 @@ UNTRAINED: Final = _rule(
         "zeros": "They compute gradients that are 0 whatever the batch is, exchange them, and update variables by them.",
     },
     limit=COSTLY_RATIO,
-    action="Take them out of the step, or compute them every 100th step: return the tensors that they read.",
-    advice="Where the step has to do it, `tf.cond(step % 100 == 0, report, nothing)` does. What evaluation shows, training need not.",
+    action="Return the tensors that they read, and compute them outside of the step, every 100th step.",
+    advice="In the step `tf.cond(step % 100 == 0, report, nothing)` does. What evaluation shows can be left to it.",
     explains=("straggler-gpu",),
     example="CPU:0 spends 21.3 of 50.2 ms (42%) on ops that train nothing: CTCBeamSearchDecoder in update_state, train.py:41",
 )
@@ -286,7 +286,7 @@ HOST_OP: Final = _rule(
     actions={
         "python": (
             "Write the Python functions of the step in TensorFlow ops, or move them into `dataset.map(...).cache()`.",
-            "Python's lock lets replicas run them one by one. Call what needs more than the batch outside, every 100th step.",
+            "The GIL lets replicas run them one by one. Call what needs more than the batch outside, every 100th step.",
         ),
         "jax-python": (
             "Write it in `jax.numpy`, or, if it only reports, call it every 100th step on what the step returns.",
