@@ -220,6 +220,7 @@ def test_batches_and_what_trains(
     name: str, batch: tuple[int, int, str] | None, parameters: int | None, runs: Runs
 ) -> None:
     groups = runs[name].sidecar
+    branches = groups["batch"].pop("branches")
     if name == "train_on_batch" and groups["versions"]["keras"].startswith("2."):
         # Keras 2 makes a dataset of the one batch.
         batch = (8, 8, "dataset")
@@ -229,6 +230,10 @@ def test_batches_and_what_trains(
     else:
         keys = ("global", "per_replica", "found_by")
         assert groups["batch"] == dict(zip(keys, batch, strict=True))
+    lines = [each["line"] for branch in branches for each in branch["functions"] if each["line"]]
+    # The others are of TensorFlow and Keras.
+    assert len(lines) == (name == "a generator in a graph")
+    assert all(line.endswith(" in <lambda>") for line in lines)
     assert groups["training"].get("parameters") == parameters
     assert groups["training"].get("gradient_bytes") == (parameters and 4 * parameters)
     assert (groups["placement"]["functions"] == []) is (parameters is None)

@@ -110,7 +110,7 @@ class StepInputs:
                 branch = (*branch, (stage, _line_of(called, places)))
             inputs = () if kind in _MADE_BY else dataset._inputs()
             waiting += [(each, branch) for each in inputs]
-            if not inputs:
+            if branch and not inputs:
                 found[branch] = None
         named = ("stage", "line")
         return [
