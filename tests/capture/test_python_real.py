@@ -193,7 +193,8 @@ def test_a_callback_of_keras_is_named(runs: Runs) -> None:
     done = runs["callback"]
     expected = f"train.py:{line_of(CALLBACK, '# slow')} in on_train_batch_end"
     report = traceview.analyze(done.run)
-    (stall,) = (finding for finding in report.findings if finding.code == "callback-stall")
+    # The costliest: where more than one thread runs Python, what Keras does between steps may be another.
+    stall = next(finding for finding in report.findings if finding.code == "callback-stall")
     between = python_between_steps(done.run)
     assert (between.line, stall.arguments["line"]) == (expected, between.argument)
     assert between.inner is not None
@@ -202,7 +203,8 @@ def test_a_callback_of_keras_is_named(runs: Runs) -> None:
     for device in report.results.idle.devices:
         # A gap that no sample met has no line; what has one has this.
         longest = [gap.python for gap in device.gaps if gap.state == "between"]
-        assert {line for line in longest if line is not None} == {expected}
+        fits = f"train.py:{line_of(CALLBACK, '.fit(')} in <module>"
+        assert {line for line in longest if line is not None} <= {expected, fits}
         assert longest.count(expected) > len(longest) / 2
 
 
@@ -210,7 +212,8 @@ def test_a_callback_of_keras_is_named(runs: Runs) -> None:
 def test_what_waits_is_told_from_what_computes(runs: Runs, name: str, state: str) -> None:
     done = runs[name]
     report = traceview.analyze(done.run)
-    (stall,) = (finding for finding in report.findings if finding.code == "callback-stall")
+    # The costliest: where more than one thread runs Python, what Keras does between steps may be another.
+    stall = next(finding for finding in report.findings if finding.code == "callback-stall")
     assert {"waits", "queue", "network"} & {*stall.sentences} == {state} - {"runs"}
     between = python_between_steps(done.run)
     assert stall.arguments["line"] == between.argument
