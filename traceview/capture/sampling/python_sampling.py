@@ -345,10 +345,11 @@ class PythonListener(WindowListener):
 
     def _round(self) -> None:
         with self._turn:
-            frames = sys._current_frames()
+            # At once: at each call another thread may go on.
+            frames, t_ns = sys._current_frames(), time.time_ns()
             # This frame holds them: with it among them they would be a cycle, and the variables would stay until a collection.
             del frames[get_ident()]
-            self._sample(frames, max(time.time_ns() - self._due_ns, 0) // 1000)
+            self._sample(frames, t_ns, max(t_ns - self._due_ns, 0) // 1000)
         self._switch(is_soon=not self._is_shared)
         if self._is_shared and not self._is_asking and _MAIN_THREAD is not None:
             self._is_asking = True
@@ -396,9 +397,13 @@ class PythonListener(WindowListener):
 
     def _answer(self, due_ns: int) -> None:
         """Take a sample in the main thread, which runs Python; where it was in native code the other thread gets the GIL."""
-        late_ns, spent_ns = time.time_ns() - due_ns, time.thread_time_ns()
+        t_ns, spent_ns = time.time_ns(), time.thread_time_ns()
         is_cheap = self._answers_ns <= LARGEST_COST_RATIO * (time.monotonic_ns() - self._begun_ns)
-        if late_ns >= _PROMPT_NS or not is_cheap or len(self._columns["t_ns"]) >= MOST_SAMPLES:
+        if (
+            t_ns - due_ns >= _PROMPT_NS
+            or not is_cheap
+            or len(self._columns["t_ns"]) >= MOST_SAMPLES
+        ):
             return
         if (
             os.getpid() != self._pid
@@ -413,7 +418,7 @@ class PythonListener(WindowListener):
             frames = {i: frame for i, frame in sys._current_frames().items() if i in known}
             frames[get_ident()] = sys._getframe(1)
             # That it comes soon does not mean that Python's lock was free.
-            self._sample(frames, _PROMPT_NS // 1000)
+            self._sample(frames, t_ns, _PROMPT_NS // 1000)
         except Exception as error:
             # A handler of a signal may run here, and what it raises is for the script.
             if not _is_ours(error):
@@ -424,8 +429,7 @@ class PythonListener(WindowListener):
             self._turn.release()
             self._answers_ns += time.thread_time_ns() - spent_ns
 
-    def _sample(self, frames: dict[int, FrameType], late_us: int) -> None:
-        t_ns = time.time_ns()
+    def _sample(self, frames: dict[int, FrameType], t_ns: int, late_us: int) -> None:
         late_us = min(late_us, (1 << 31) - 1)
         columns, threads = self._columns.values(), self._threads
         self._round_count += 1
