@@ -51,7 +51,7 @@ MOST_FRAMES: Final = 64
 MOST_WALKED: Final = 256
 """Frames that a sample looks at, of which it keeps so many."""
 LARGEST_COST_RATIO: Final = 0.045
-"""The share of a core that the sampling thread may take; where a round costs more, the rounds are further apart."""
+"""The share of a core that samples may take; where a round costs more, the rounds are further apart."""
 SOON_SECONDS: Final = 1e-4
 """The switch interval of Python while only the main thread runs Python: a tenth of the time between samples."""
 GOLDEN_RATIO: Final = 0.6180339887498949
@@ -249,6 +249,8 @@ class PythonListener(WindowListener):
         # Held by the thread that takes a sample: a switch to another may come at any instruction.
         self._turn = Lock()
         self._is_asking = False
+        # When the last sample was taken, and the processor time that one of the main thread took.
+        self._sampled_ns = self._answer_ns = 0
         self._clocks = ThreadClocks()
 
     def opening(self, sidecar: Sidecar) -> None:
@@ -380,8 +382,8 @@ class PythonListener(WindowListener):
         spent_ns = time.thread_time_ns() - self._waited_ns
         cost_ns = spent_ns - self._spent_ns if self._round_count else _FIRST_COST_NS
         self._spent_ns = spent_ns
-        # After the next round this thread has taken the largest share of the time so far, at most, and since this round.
-        due_ns = self._begun_ns + (spent_ns + cost_ns) / LARGEST_COST_RATIO
+        # After the next round all samples have taken the largest share of the time so far, at most, and this thread since this round.
+        due_ns = self._begun_ns + (spent_ns + self._answers_ns + cost_ns) / LARGEST_COST_RATIO
         least_ns = max(cost_ns / LARGEST_COST_RATIO - cost_ns, due_ns - time.monotonic_ns())
         # Equal distances would meet a loop of the same length always in the same line.
         self._phase = (self._phase + GOLDEN_RATIO) % 1
@@ -397,26 +399,25 @@ class PythonListener(WindowListener):
 
     def _answer(self, due_ns: int) -> None:
         """Take a sample in the main thread, which runs Python; where it was in native code the other thread gets the GIL."""
-        t_ns, spent_ns = time.time_ns(), time.thread_time_ns()
-        is_cheap = self._answers_ns <= LARGEST_COST_RATIO * (time.monotonic_ns() - self._begun_ns)
-        if (
-            t_ns - due_ns >= _PROMPT_NS
-            or not is_cheap
-            or len(self._columns["t_ns"]) >= MOST_SAMPLES
-        ):
+        now_ns, spent_ns = time.time_ns(), time.thread_time_ns()
+        # Evenly, as the other thread: what is left would be spent at once, and the next stretch have no sample.
+        is_soon = now_ns - self._sampled_ns < self._answer_ns / LARGEST_COST_RATIO
+        passed_ns = time.monotonic_ns() - self._begun_ns
+        is_dear = self._spent_ns + self._answers_ns > LARGEST_COST_RATIO * passed_ns
+        if now_ns - due_ns >= _PROMPT_NS or is_soon or is_dear:
             return
-        if (
-            os.getpid() != self._pid
-            or not self._goes_on()
-            or not self._turn.acquire(blocking=False)
-        ):
+        if len(self._columns["t_ns"]) >= MOST_SAMPLES or os.getpid() != self._pid:
+            return
+        if not self._goes_on() or not self._turn.acquire(blocking=False):
             return
         _DISABLE()
         try:
             # To ask for the names of new threads takes a lock that this thread may hold.
             known = {*self._names, *self._threads}
-            frames = {i: frame for i, frame in sys._current_frames().items() if i in known}
+            every, t_ns = sys._current_frames(), time.time_ns()
+            frames = {ident: frame for ident, frame in every.items() if ident in known}
             frames[get_ident()] = sys._getframe(1)
+            del every
             # That it comes soon does not mean that Python's lock was free.
             self._sample(frames, t_ns, _PROMPT_NS // 1000)
         except Exception as error:
@@ -427,12 +428,14 @@ class PythonListener(WindowListener):
         finally:
             self._garbage.release()
             self._turn.release()
-            self._answers_ns += time.thread_time_ns() - spent_ns
+            self._answer_ns = time.thread_time_ns() - spent_ns
+            self._answers_ns += self._answer_ns
 
     def _sample(self, frames: dict[int, FrameType], t_ns: int, late_us: int) -> None:
         late_us = min(late_us, (1 << 31) - 1)
         columns, threads = self._columns.values(), self._threads
         self._round_count += 1
+        self._sampled_ns = t_ns
         for ident, frame in frames.items():
             if not self._is_of_script(ident):
                 continue
