@@ -555,7 +555,7 @@ def test_a_thread_that_has_ended_is_not_asked_for_its_clock() -> None:
 
     def comes_to(is_known: bool, ident: int, clocks: ThreadClocks = clocks) -> bool:
         until = time.monotonic() + 60
-        while (clocks.cpu_us(ident) == UNKNOWN) is is_known:
+        while (clocks.cpu_ns(ident) == UNKNOWN) is is_known:
             if time.monotonic() > until:
                 return False
         return True

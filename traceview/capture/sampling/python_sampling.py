@@ -22,7 +22,7 @@ from base64 import b64encode
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
-from itertools import chain, compress, pairwise, starmap, tee
+from itertools import chain, compress, pairwise, repeat, starmap, tee
 from pathlib import Path
 from threading import Lock, Thread, get_ident, main_thread
 from traceback import walk_tb
@@ -44,8 +44,10 @@ _BEGIN: Final = dis.opmap.get("RESUME")
 """The instruction with which a function begins, from Python 3.11 on."""
 _LONG_WAIT_NS: Final = 2_500_000
 """A round that is so late has waited for the GIL: longer than any round takes. A choice of ours."""
+_VALUES: Final = 5
+"""Of a sample."""
 MOST_SAMPLES: Final = 1 << 19
-"""Of all threads, in 7 MB; beyond that every second round is dropped, and the interval doubles."""
+"""Of all threads, in 21 MB; beyond that every second round is dropped, and the interval doubles."""
 MOST_STACKS: Final = 1 << 16
 MOST_FRAMES: Final = 64
 MOST_WALKED: Final = 256
@@ -225,10 +227,10 @@ class PythonListener(WindowListener):
 
     def __init__(self) -> None:
         self._thread: Thread | None = None
-        # Of each sample: Unix time, numbers of thread and stack, processor time that the thread has taken so far (negative
-        # where not known), and by how much the round came late, because something else had the GIL, or the core.
-        types = {"t_ns": "q", "thread": "i", "stack": "i", "cpu_us": "q", "late_us": "i"}
-        self._columns: dict[str, array[int]] = {name: array(code) for name, code in types.items()}
+        # Of each sample, one after the other: Unix time, numbers of thread and stack, microseconds of processor time that the
+        # thread has taken so far (negative where not known), and by how much the round came late, because something else had
+        # the GIL, or the core.
+        self._samples = array("q")
         # By what pthread_self returns in a thread: its number; and its name and native identifier, where Python started it.
         self._threads: dict[int, int] = {}
         self._names: dict[int, tuple[str, int | None]] = {}
@@ -244,13 +246,12 @@ class PythonListener(WindowListener):
         # Whether a thread beside the main one was seen in code of the script, or at two places of other code.
         self._is_shared = False
         self._seen_at: dict[int, tuple[int, int]] = {}
-        self._last_stack: dict[int, int] = {}
+        # Of each thread at its last sample: the processor time, and the number of the stack.
+        self._last: dict[int, tuple[int, int]] = {}
         self._main = main_thread().ident
         # Held by the thread that takes a sample: a switch to another may come at any instruction.
         self._turn = Lock()
         self._is_asking = False
-        # When the last sample was taken, and the processor time that one of the main thread took.
-        self._sampled_ns = self._answer_ns = 0
         self._clocks = ThreadClocks()
 
     def opening(self, sidecar: Sidecar) -> None:
@@ -264,7 +265,7 @@ class PythonListener(WindowListener):
             if self._is_of_script(ident):
                 for caller in callers(frame):
                     self._stacks.learn(caller.f_code)
-                self._clocks.cpu_us(ident)
+                self._clocks.cpu_ns(ident)
 
     def opened(self, sidecar: Sidecar) -> None:
         """Begin; after the first sample each is taken as soon as all are a small share of the time so far."""
@@ -284,7 +285,7 @@ class PythonListener(WindowListener):
             if self._problem is not None:
                 sidecar.note("listeners", f"python: {self._problem}")
             sidecar.add("python", self._described(sidecar.stopped_ns))
-            del self._columns, self._stacks
+            del self._samples, self._stacks
             self._thread = None
 
     def finished(self) -> None:
@@ -304,7 +305,8 @@ class PythonListener(WindowListener):
         return True
 
     def _described(self, stopped_ns: int) -> dict[str, Any]:
-        t_ns, thread, stack, cpu_us, late_us = self._columns.values()
+        t_ns, thread, stack, cpu_us, late_us = (self._samples[i::_VALUES] for i in range(_VALUES))
+        numbers = [array("i", column).tobytes() for column in (thread, stack)]
         has_rounds = self._round_count > 0
         reason = "no thread ran code of the script" if has_rounds else "the window was too short"
         # The first time, and what follows as distances, which compress better.
@@ -321,9 +323,9 @@ class PythonListener(WindowListener):
                 for ident, name, native_id in names
             ],
             "stacks": compressed(json.dumps(self._stacks.described()).encode()),
-            "samples": compressed(distances.tobytes(), thread.tobytes(), stack.tobytes()),
+            "samples": compressed(distances.tobytes(), *numbers),
             "cpu": compressed(cpu_us.tobytes()),
-            "late": compressed(late_us.tobytes()),
+            "late": compressed(array("i", late_us).tobytes()),
             "collections": self._garbage.spans,
         }
 
@@ -356,14 +358,16 @@ class PythonListener(WindowListener):
         if self._is_shared and not self._is_asking and _MAIN_THREAD is not None:
             self._is_asking = True
             _MAIN_THREAD.start(self._answer, INTERVAL_NS)
-        times = self._columns["t_ns"]
-        if len(times) >= MOST_SAMPLES:
+        if self._is_full():
             # Samples of one round have the same time.
+            times = self._samples[::_VALUES]
             kept = set([*dict.fromkeys(times)][::2])
-            is_kept = [t_ns in kept for t_ns in times]
-            for name, column in self._columns.items():
-                self._columns[name] = array(column.typecode, compress(column, is_kept))
+            is_kept = chain.from_iterable(repeat(t_ns in kept, _VALUES) for t_ns in times)
+            self._samples = array("q", compress(self._samples, is_kept))
             self._interval_ns *= 2
+
+    def _is_full(self) -> bool:
+        return len(self._samples) >= MOST_SAMPLES * _VALUES
 
     def _switch(self, *, is_soon: bool) -> None:
         """Let a thread keep the GIL for `SOON_SECONDS` where others want it, or again as the script has chosen, also meanwhile."""
@@ -400,13 +404,11 @@ class PythonListener(WindowListener):
     def _answer(self, due_ns: int) -> None:
         """Take a sample in the main thread, which runs Python; where it was in native code the other thread gets the GIL."""
         now_ns, spent_ns = time.time_ns(), time.thread_time_ns()
-        # Evenly, as the other thread: what is left would be spent at once, and the next stretch have no sample.
-        is_soon = now_ns - self._sampled_ns < self._answer_ns / LARGEST_COST_RATIO
         passed_ns = time.monotonic_ns() - self._begun_ns
         is_dear = self._spent_ns + self._answers_ns > LARGEST_COST_RATIO * passed_ns
-        if now_ns - due_ns >= _PROMPT_NS or is_soon or is_dear:
+        if now_ns - due_ns >= _PROMPT_NS or is_dear:
             return
-        if len(self._columns["t_ns"]) >= MOST_SAMPLES or os.getpid() != self._pid:
+        if self._is_full() or os.getpid() != self._pid:
             return
         if not self._goes_on() or not self._turn.acquire(blocking=False):
             return
@@ -428,32 +430,39 @@ class PythonListener(WindowListener):
         finally:
             self._garbage.release()
             self._turn.release()
-            self._answer_ns = time.thread_time_ns() - spent_ns
-            self._answers_ns += self._answer_ns
+            self._answers_ns += time.thread_time_ns() - spent_ns
 
     def _sample(self, frames: dict[int, FrameType], t_ns: int, late_us: int) -> None:
         late_us = min(late_us, (1 << 31) - 1)
-        columns, threads = self._columns.values(), self._threads
+        threads = self._threads
         self._round_count += 1
-        self._sampled_ns = t_ns
         for ident, frame in frames.items():
             if not self._is_of_script(ident):
                 continue
-            # To learn code lets other threads go on.
-            code, instruction = frame.f_code, frame.f_lasti
-            stack, place = self._stacks.number_of(frame), (id(code), instruction)
-            if late_us > _LONG_DUE_US and not self._stacks.has_begun(code, instruction):
-                # What it waited for is what ran before: the end of a function drops all that it had made.
-                stack = self._last_stack.get(ident, stack)
-            self._last_stack[ident] = stack
-            if ident != self._main:
-                has_moved = self._seen_at.setdefault(ident, place) != place
-                self._is_shared |= has_moved or stack in self._stacks.of_user
+            cpu_ns = self._clocks.cpu_ns(ident)
+            last = self._last.get(ident)
+            if last is not None and last[0] == cpu_ns != UNKNOWN:
+                # It has not run since.
+                stack = last[1]
+            else:
+                stack = self._stack_of(ident, frame, late_us)
+                self._last[ident] = cpu_ns, stack
             if stack != NOT_KEPT:
                 number = threads.setdefault(ident, len(threads))
-                values = t_ns, number, stack, self._clocks.cpu_us(ident), late_us
-                for column, value in zip(columns, values, strict=True):
-                    column.append(value)
+                cpu_us = cpu_ns // 1000 if cpu_ns != UNKNOWN else UNKNOWN
+                self._samples.extend((t_ns, number, stack, cpu_us, late_us))
+
+    def _stack_of(self, ident: int, frame: FrameType, late_us: int) -> int:
+        # To learn code lets other threads go on.
+        code, instruction = frame.f_code, frame.f_lasti
+        stack, place = self._stacks.number_of(frame), (id(code), instruction)
+        if late_us > _LONG_DUE_US and not self._stacks.has_begun(code, instruction):
+            # What it waited for is what ran before: the end of a function drops all that it had made.
+            stack = self._last.get(ident, (UNKNOWN, stack))[1]
+        if ident != self._main:
+            has_moved = self._seen_at.setdefault(ident, place) != place
+            self._is_shared |= has_moved or stack in self._stacks.of_user
+        return stack
 
     def _is_of_script(self, ident: int) -> bool:
         """Whether it is no thread of traceview. Native threads that call Python have no name."""
@@ -484,13 +493,13 @@ class ThreadClocks:
     def __init__(self) -> None:
         self._clocks: dict[int, int] = {}
 
-    def cpu_us(self, ident: int) -> int:
-        """Microseconds of processor time that a thread has taken; `UNKNOWN` where that is not known, or it has ended."""
+    def cpu_ns(self, ident: int) -> int:
+        """Processor time that a thread has taken; `UNKNOWN` where that is not known, or it has ended."""
         for is_known in (True, False):
             try:
                 if not is_known:
                     self._clocks.update(_clocks_now())
-                return time.clock_gettime_ns(self._clocks[ident]) // 1000
+                return time.clock_gettime_ns(self._clocks[ident])
             except (KeyError, OSError):
                 # It has ended, and another thread may have its address.
                 self._clocks.pop(ident, None)
