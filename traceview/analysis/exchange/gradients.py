@@ -22,14 +22,14 @@ from traceview.ledger.states import State
 from traceview.trace.device.op_names import Phase, event_phases
 from traceview.trace.model import Trace
 from traceview.trace.sidecar.environment import RecordedEnvironment
-from traceview.trace.strategy.replicas import gradient_ps_by_replica
+from traceview.trace.strategy.replicas import gradient_counts
 from traceview.xplane.planes import ActivityClass
 
 BACKWARD_RATIO: Final = 0.05
 """A backward pass takes at least this share of the durations of forward, backward and optimizer."""
 
 _FOLDED_RATIO: Final = 0.20
-"""A replica or device whose gradients take a smaller share of those of another one only ran constants."""
+"""A replica with a smaller share of as many gradients as another one, or a device with a smaller share of their time, only ran constants."""
 
 _REASONS: Final = {
     "unused_strategy": "The script has a strategy, but nothing in its step shows its use.",
@@ -108,10 +108,10 @@ def _reasons(trace: Trace, device: int) -> Iterator[tuple[str, dict[str, Argumen
 
 def _replicas_together(trace: Trace, device: int) -> list[int]:
     """The replicas that computed gradients on one device, if several did."""
-    lengths = gradient_ps_by_replica(trace, device)
-    # Constants of another replica may be folded into this one.
-    least = _FOLDED_RATIO * max(lengths.values(), default=0)
-    replicas = sorted(replica for replica, length_ps in lengths.items() if length_ps >= least)
+    counts = gradient_counts(trace, device)
+    # Constants of another replica may be folded into this one. One event may have waited for a core: their time says less.
+    least = _FOLDED_RATIO * max(counts.values(), default=0)
+    replicas = sorted(replica for replica, count in counts.items() if count >= least)
     return replicas if len(replicas) > 1 else []
 
 

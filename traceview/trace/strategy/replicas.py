@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from traceview.base.ids import labels, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
-from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE, DeviceColumns, HostColumns, Names, device_columns
 from traceview.trace.device.classify import InstructionNumbers, with_ops_inside
@@ -371,8 +370,8 @@ def _highest_of_hosts(recording: Recording) -> Int64Array:
     return highest_replicas(recording.names, used)
 
 
-def gradient_ps_by_replica(recording: Recording, device: int) -> dict[int, int]:
-    """Picoseconds of gradient computation by replica on one device; ops without a number belong to replica 0."""
+def gradient_counts(recording: Recording, device: int) -> dict[int, int]:
+    """The number of events that compute gradients on one device, by replica; ops without a number belong to replica 0."""
     columns, rows = recording.device_columns, recording.device_columns.rows_of(device)
     highest = int(recording.once(_highest_of_hosts)[recording.device_list[device].host])
     is_gradient = columns.class_[rows] == ActivityClass.COMPUTE
@@ -381,9 +380,8 @@ def gradient_ps_by_replica(recording: Recording, device: int) -> dict[int, int]:
     texts = (b"" if name == NONE else recording.names[name] for name in names.tolist())
     replica = np.array([_replica_of_op(text, highest) for text in texts], dtype=np.int64)
     replicas, place = unique_inverse(np.maximum(replica, 0))
-    length_ps = columns.duration_ps[rows][is_gradient]
-    total = SWEEPS.totals(place[index], length_ps, replicas.size)
-    return dict(zip(replicas.tolist(), total.tolist(), strict=True))
+    count = np.bincount(place[index], minlength=replicas.size)
+    return dict(zip(replicas.tolist(), count.tolist(), strict=True))
 
 
 @lru_cache(KEPT_NAMES)
