@@ -176,6 +176,40 @@ def test_of_alternatives_those_that_hold_are_evidence(
 
 
 @pytest.mark.parametrize(
+    ("work_ms", "python_ms", "gain_ms"), [(60, 0, 35), (75, 0, 20), (75, 30, 35), (99, 0, 0)]
+)
+def test_of_a_stall_while_the_pipeline_works_ahead_only_the_rest_is_gained(
+    work_ms: float, python_ms: float, gain_ms: float, tmp_path: Path
+) -> None:
+    """40 ms are between two of eight steps, 35 of 95 in the mean. Python of the pipeline may be faster where nothing else has its lock."""
+    trace = new_trace(length_ms=1000)
+    worker, executor = trace.thread("tf_data_iterator_resource", 40), trace.thread("tf_Compute", 41)
+    for step in marked_steps(trace, count=8, period_ms=100, marker_ms=60):
+        step.host(WAIT, 0, 1)
+        step.host("Iterator::Root", 0, 1, {"id": 1})
+        step.host(
+            "Iterator::Root::Prefetch",
+            0,
+            1,
+            {"id": 2, "parent_id": 1, "buffer_limit": 2, "buffered_elements": 1},
+        )
+        step.host(
+            "Iterator::Root::Prefetch::Map", 0, work_ms, {"id": 3, "parent_id": 2}, thread=worker
+        )
+        step.host("PyFunc:PyFunc", 0, python_ms, thread=worker)
+        step.host("FunctionRun", 1, 60)
+        step.host("replica_0/x:MatMul", 1, 60, thread=executor)
+    write_sidecar(trace.write(tmp_path), None)
+    stall = finding_of(traceview.analyze(tmp_path), "callback-stall")
+    assert stall is not None
+    assert stall.loss is not None
+    assert stall.loss.ps_per_step == ms(35)
+    assert stall.loss.gain_ps_per_step == pytest.approx(ms(gain_ms), abs=1)
+    assert stall.loss.then_input == (gain_ms < 35)
+    assert stall.action.endswith(" a step, which then waits for input.") == (gain_ms < 35)
+
+
+@pytest.mark.parametrize(
     ("name", "python_ms", "returns_ms", "lost_ms"),
     [
         # The thread of the step is silent from the 4th to the 24th ms, and waits for the lock from the 25th to the 45th.

@@ -64,9 +64,12 @@ def main():
     dataset = tf.data.Dataset.from_tensors(tf.ones((16, 64))).repeat(25)
     for batch in strategy.experimental_distribute_dataset(dataset):
         train_step(batch)
-        with tf.profiler.experimental.Trace("counting"):
-            count_words(150_000)
+        for _ in range(8):
+            with tf.profiler.experimental.Trace("counting"):
+                count_words(20_000)
+            time.sleep(0.001)
 
+import time
 main()
 """
 )
@@ -236,10 +239,11 @@ def test_python_in_a_loop_is_named_and_the_clocks_agree(runs: Runs) -> None:
     assert inside is not None
     assert inside.frame.function == "count_words"
     assert inside.ratio > 0.9
-    # Before and after the marker the function does not run: half a millisecond earlier or later shows it, whatever one sample says.
+    # Before and after the 80 markers the function does not run: half a millisecond earlier or later shows it.
     around = 500_000_000
     for shifted in (lines.at(thread, start - around, start), lines.at(thread, end, end + around)):
-        assert shifted is None or shifted.frame.function != "count_words" or shifted.ratio <= 0.5
+        assert shifted is not None
+        assert shifted.frame.function != "count_words"
 
 
 def test_a_generator_is_named(runs: Runs) -> None:
@@ -252,6 +256,9 @@ def test_a_generator_is_named(runs: Runs) -> None:
         if gap.state in ("input", "host_ops") and gap.python
     )
     assert named["parse"] > 0.5 * named.total() > 0, named
+    # What Keras itself would do between the steps waits for the lock of the generator, too.
+    costly = [each.code for each in report.findings if each.severity != "info"]
+    assert costly == ["input-bound"]
 
 
 def test_a_function_of_the_pipeline_that_sleeps_takes_no_core(runs: Runs) -> None:

@@ -221,9 +221,14 @@ def of_keras(file: str, function: str) -> Line:
             "Call model(batch",
         ),
         (
-            (SVD, of_keras("backend/jax/trainer.py", "fit"), CALLBACK),
+            (
+                of_keras("backend/tensorflow/core.py", "convert_to_numpy"),
+                of_keras("backend/jax/trainer.py", "fit"),
+                of_keras("utils/traceback_utils.py", "error_handler"),
+                CALLBACK,
+            ),
             "on_train_batch_end",
-            "Do it once before the loop, or only every 100th step",
+            "Run several steps per call, model.compile(..., steps_per_execution=10)",
         ),
     ],
 )

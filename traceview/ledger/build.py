@@ -78,8 +78,8 @@ class Segments(Struct, frozen=True, eq=False):
     of_device: dict[int, Columns]
     steps: tuple[Step, ...]
 
-    def ledger(self, trace: Trace, python: Sequence[str] = ()) -> Ledger:
-        """The ledger of these segments, which are let go of, column by column. `python`: lines that caused something."""
+    def ledger(self, trace: Trace, python: Sequence[str] = (), input_ratio: float = 0.0) -> Ledger:
+        """The ledger of these segments, which are let go of, column by column. Other arguments: as of `Ledger`."""
         devices, parts = tuple(self.of_device), list(map(asdict, self.of_device.values()))
         self.of_device.clear()
         first = tuple(accumulate((part["state"].size for part in parts), initial=0))
@@ -87,7 +87,9 @@ class Segments(Struct, frozen=True, eq=False):
             name: joined([part.pop(name) for part in parts], dtype)
             for name, dtype in DTYPES.items()
         }
-        return Ledger(trace, Columns(**columns), devices, first, self.steps, tuple(python))
+        return Ledger(
+            trace, Columns(**columns), devices, first, self.steps, tuple(python), input_ratio
+        )
 
 
 def build_segments(

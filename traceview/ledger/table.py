@@ -89,7 +89,8 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
 
     `devices`: the visible devices of hosts that recorded device events, ascending numbers of the device list; `first`
     `[devices + 1]`: where the rows of each begin. `steps`: those of all hosts in their windows, host by host. `python`:
-    the lines of Python that caused something.
+    the lines of Python that caused something. `input_ratio`: the share of its window for which the input pipeline of a host
+    works ahead of the steps; of several hosts the largest.
     """
 
     trace: Trace
@@ -98,6 +99,7 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
     first: tuple[int, ...]
     steps: tuple[Step, ...]
     python: tuple[str, ...] = ()
+    input_ratio: float = 0.0
 
     def rows_of(self, device: int) -> slice:
         """The rows of a device; none if it is not visible."""

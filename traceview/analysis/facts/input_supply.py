@@ -19,7 +19,7 @@ from msgspec import Struct
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps, rows_in, step_bounds
 from traceview.analysis.facts.threads import lock_waits
-from traceview.base.ids import is_in, unique_ids
+from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import (
     BoolArray,
     Int64Array,
@@ -28,6 +28,7 @@ from traceview.base.intervals import (
     places,
     union,
 )
+from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE
 from traceview.trace.host.pipeline import (
@@ -101,7 +102,8 @@ class InputSupply(Struct, frozen=True, eq=False):
     request met an empty buffer, of the buffer for which that is least; `empty_wait_ratio`: the share of the wait in these steps. `wait_ps`: how long the thread of the steps was in calls for the next batch, in the window; `wait_of_steps`:
     in each step of the host, used or not. `gives_again`: whether the pipeline gives the same
     examples in each epoch, for nothing changes them after a cache or arrays. `pass_count`: passes over the data in the window. `iterator_count`: iterators made
-    in it, if the first requests to them are most of the wait. What is not known is None.
+    in it, if the first requests to them are most of the wait. `ahead_ratio`: the share of the window in which the thread that works
+    ahead for longest makes elements, its Python aside. What is not known is None.
     """
 
     stages: tuple[InputStage, ...]
@@ -118,6 +120,7 @@ class InputSupply(Struct, frozen=True, eq=False):
     gives_again: bool
     pass_count: int
     iterator_count: int
+    ahead_ratio: float
 
     @property
     def is_short(self) -> bool:
@@ -217,6 +220,7 @@ def _supply(context: Run, host: int) -> InputSupply | None:
             map(trace.names.text, unique_ids(columns.name[calls.row[inside]]).tolist())
         ),
         iterator_count=_new_iterators(context, host, waits),
+        ahead_ratio=_ahead_ratio(context, host, calls) if host in context.idle.states else 0.0,
     )
 
 
@@ -286,6 +290,22 @@ def _new_iterators(context: Run, host: int, waits: InputWaits) -> int:
     following = places(waits.start_ps[asked], columns.end_ps[rows])
     first = unique_ids(following[following < asked.size])
     return rows.size if 2 * wait_ps[first].sum() >= max(wait_ps.sum(), 1) else 0
+
+
+def _ahead_ratio(context: Run, host: int, calls: IteratorCalls) -> float:
+    """The share of the window in which the busiest of the threads that work ahead of the model makes elements.
+
+    Without Python, which others keep from its lock.
+    """
+    window, columns = context.selection.windows[host], context.trace.host_columns
+    python = context.idle.states[host].pipeline_python
+    work_ps = np.append(calls.self_ps - calls.waiting_ps, -columns.duration_ps[python])
+    rows = np.append(calls.row, python)
+    inside = rows_in(columns.start_ps[rows], columns.end_ps[rows], window)
+    lines, place = unique_inverse(columns.line[rows[inside]])
+    ahead = is_in(lines, unique_ids(columns.line[calls.row[calls.from_other_thread]]))
+    by_line = SWEEPS.totals(place, work_ps[inside], lines.size)
+    return int(by_line[ahead].max(initial=0)) / max(window.length_ps, 1)
 
 
 def _makes_iterator(name: bytes) -> bool:

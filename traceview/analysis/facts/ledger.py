@@ -199,7 +199,8 @@ def ledger_of(context: Run) -> Ledger:
             _enter_lines(draft)
             recast_small_kernels(draft)
             recast_keys(draft)
-        return segments.ledger(trace, tuple(lines))
+        ahead = (supply.ahead_ratio for supply in context.once(input_supplies).values())
+        return segments.ledger(trace, tuple(lines), max(ahead, default=0.0))
 
 
 def _without_others(draft: Draft, saves: IntervalSet) -> IntervalSet:
@@ -354,21 +355,23 @@ def _recast_held_by_threads(draft: Draft) -> None:
         if covered_ps(intersection(waits, thread.kept), draft.window) >= least_ps:
             waiting = draft.idle_in((*LOCKED, State.BETWEEN))
             draft.columns, rows = cut_at_spans(draft.columns, thread.kept, waiting)
-            _recast_beside(draft, draft.python, rows, by)
+            _recast_beside(draft, draft.python, rows, state, by)
         if thread.guests.size:
             guests = is_compute(draft.columns) & is_in(draft.columns.event, thread.guests)
-            _recast_beside(draft, draft.python, np.flatnonzero(guests), by)
+            _recast_beside(draft, draft.python, np.flatnonzero(guests), state, by)
         if cores is not None and thread.number in cores.python:
             owed = cores.owed_by(cores.ran_by((cores.python[thread.number],)))
             _recast_without_cores(draft, cores, owed, state, by)
 
 
-def _recast_beside(draft: Draft, python: HostPython, rows: Int64Array, by: Causer) -> None:
+def _recast_beside(
+    draft: Draft, python: HostPython, rows: Int64Array, state: State, by: Causer = NOBODY
+) -> None:
     """Time in which another thread keeps the lock, or the device, without what the thread of the steps would need anyhow."""
     start, end = draft.columns.start_ps[rows], draft.columns.end_ps[rows]
     length = np.zeros(draft.columns.count, dtype=np.int64)
     length[rows] = end - start - python.lines.own_work(python.caller, start, end)
-    draft.recast_ends(length, State.PYTHON_THREAD, by)
+    draft.recast_ends(length, state, by)
 
 
 def _recast_without_cores(
@@ -535,7 +538,12 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
         draft.recast(draft.everywhen, (State.INPUT,), State.HOST_OPS)
     is_locked = keeps_lock(context, host, draft.device)
     if is_locked:
-        draft.recast(pipeline_python(context, host), LOCKED, State.INPUT)
+        at_work = pipeline_python(context, host)
+        draft.recast(at_work, LOCKED, State.INPUT)
+        if draft.python is not None and draft.python.is_sampled:
+            between = draft.idle_in((State.BETWEEN,))
+            draft.columns, rows = cut_at_spans(draft.columns, at_work, between)
+            _recast_beside(draft, draft.python, rows, State.INPUT)
     cores = core_waits(context, host)
     if cores is not None:
         owed = cores.owed_by(cores.ran_by(cores.pipeline))

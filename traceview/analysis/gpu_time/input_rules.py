@@ -289,7 +289,7 @@ INPUT_BOUND: Final = Rule(
     title="{who:waits/wait} {loss} for input[: {stage} is too slow][, most of it {ops}][ in {line}]",
     titles={
         _LOCK: "{who:loses/lose} {loss} to the input pipeline, whose Python holds the GIL[ in {line}]",
-        _CORES: "{who:loses/lose} {loss} to the cores that the input pipeline takes[: {stage}][, most of it {ops}][ in {line}]",
+        _CORES: "{who:loses/lose} {loss} as the input pipeline takes cores from the step[: {stage}][, most of it {ops}][ in {line}]",
         _DROPPED: "{who:waits/wait} {loss} for input: {drops} keeps {kept} of {made}",
         _WAITING: "{who:waits/wait} {loss} for input: a generator waits[ in {line}]",
         _QUEUE: f"{{who:waits/wait}} {{loss}} for input: a generator waits for {OTHERS}[ in {{line}}]",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import numpy as np
@@ -130,6 +131,10 @@ _NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
     "callback": (
         "Let the callback work less often, or take it out.",
         "`ModelCheckpoint` has `save_freq`, `TensorBoard` has `update_freq`; one of your own can skip steps: `if batch % 100 == 0: ...`.",
+    ),
+    **dict.fromkeys(
+        ("keras", "jax-keras"),
+        "Run several steps per call, `model.compile(..., steps_per_execution=10)`: between two calls Keras runs Python of its own.",
     ),
     "native": "Fetch values and run ops outside of graphs only every 100th step: `if step % 100 == 0: log(...)`.",
 }
@@ -440,6 +445,7 @@ def _instead(python: PythonShare | None) -> str:
 
 
 _HOOK: Final = lazy_pattern(r"(\w+\.)?on_(?:train|epoch|test|predict)_\w+")
+_FIT: Final = lazy_pattern(r"(?:tf_)?keras/.*:\d+ in (?:\w+\.)?fit\Z", re.DOTALL)
 _OF_KERAS: Final = {"Model.predict": "predict", "EarlyStopping.on_epoch_end": "early_stopping"}
 
 
@@ -449,6 +455,8 @@ def _keras_key(python: PythonShare | None, instead: str) -> str:
     hook = _HOOK.fullmatch(function)
     if function in _OF_KERAS or (hook and hook[1]):
         return _OF_KERAS.get(function, "callback")
+    if python and python.state == "runs" and _FIT.match(python.called or ""):
+        return "keras"
     return "callback" if hook and instead in ("", "own", "own-free") else instead
 
 

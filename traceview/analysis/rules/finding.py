@@ -91,6 +91,7 @@ class FindingLoss(Record, frozen=True):
             critical path, picoseconds; null where that is not known, as where other processes take cores.
         states: Keys of the states of the rows.
         has_steps: Whether these are times per step; false where they are of the window.
+        then_input: Whether more cannot be gained because the steps would then wait for the input pipeline.
     """
 
     ps_per_step: Picoseconds
@@ -101,16 +102,20 @@ class FindingLoss(Record, frozen=True):
     gain_ps_per_step: Picoseconds | None
     states: tuple[Annotated[str, one_of(*STATE_KEYS)], ...]
     has_steps: bool = True
+    then_input: bool = False
 
     @property
     def gain(self) -> float:
-        """Its share of the GPU time. Of waits for a late device the part of a step that would be saved, where that is more.
+        """Its share of the GPU time; where the steps then wait for input no more than the part of a step that would be saved.
 
-        The late device is at work meanwhile, and yet that time is lost as well.
+        Of waits for a late device that part, where it is more: the late device is at work meanwhile, and yet that time is
+        lost as well.
         """
-        if set(self.states) != {State.DEVICE_WAIT.key} or not self.step_ps:
-            return self.gpu_time_ratio
-        return max(self.gpu_time_ratio, (self.gain_ps_per_step or 0) / self.step_ps)
+        saved = (self.gain_ps_per_step or 0) / self.step_ps if self.step_ps else 0.0
+        if self.then_input:
+            return min(self.gpu_time_ratio, saved)
+        is_wait = set(self.states) == {State.DEVICE_WAIT.key}
+        return max(self.gpu_time_ratio, saved) if is_wait else self.gpu_time_ratio
 
     @property
     def saved(self) -> float:

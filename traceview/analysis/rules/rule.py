@@ -239,12 +239,18 @@ class Rule(Struct, frozen=True, kw_only=True):
             bound_ps = int(lost.share * lost.of_ps)
         if bound_ps is not None and saved_ratio < 1:
             bound_ps = int(bound_ps * saved_ratio)
-        loss = finding_loss(lost, bound_ps, self.states)
+        until_input_ps = int(lost.of_ps * (1 - min(ledger.input_ratio, 1.0)))
+        then_input = bound_ps is not None and bound_ps > until_input_ps
+        then_input &= _INPUT_GOES_ON.issuperset(self.states)
+        if then_input:
+            bound_ps = until_input_ps
+        loss = replace(finding_loss(lost, bound_ps, self.states), then_input=then_input)
         return self.finding(
             arguments={
                 "who": devices_argument(context, lost.devices),
                 "loss": replace(lost_argument(loss), awaited_ps=awaited_ps),
                 **_who_waits(context, rows, waiting),
+                **({"gained": Quantity(until_input_ps, "ps")} if then_input else {}),
                 **(arguments or {}),
             },
             loss=loss,
@@ -270,6 +276,14 @@ class Rule(Struct, frozen=True, kw_only=True):
         """Those that its findings can have; where one is usual, that first."""
         return (self.severity, *self.other_severities) if self.severity else SEVERITIES
 
+
+_INPUT_GOES_ON: Final = frozenset(
+    (
+        *(State.PYTHON, State.BETWEEN, State.BETWEEN_CALLS, State.SYNC, State.CHECKPOINT),
+        *(State.EVALUATION, State.COMPILE, State.GARBAGE_COLLECTION),
+    )
+)
+"""Meanwhile the host asks for no input, and the pipeline makes what the steps would wait for without."""
 
 FEW_STEPS: Final = "few-steps"
 _CUT: Final = "cut"
@@ -360,6 +374,7 @@ def rendered(finding: Finding, rule: Rule) -> Finding:
 WAITING: Final = "waiting"
 """The devices that wait for those that lose the time, an argument of a title."""
 _AND_WHO_WAITS: Final = f"[; meanwhile {{{WAITING}:waits/wait}} {{waited}}]"
+_THEN_INPUT: Final = "[ That gains about {gained} a step, which then waits for input.]"
 
 
 def phrases_of(finding: Finding, rule: Rule) -> dict[str, Phrase]:
@@ -378,7 +393,7 @@ def phrases_of(finding: Finding, rule: Rule) -> dict[str, Phrase]:
     texts = {
         "title": rule.titles.get(title, rule.title).removesuffix(".") + _AND_WHO_WAITS,
         "explanation": explained,
-        "action": first,
+        "action": first + _THEN_INPUT,
         "advice": rest,
     }
     return {

@@ -349,8 +349,7 @@ class PythonListener(WindowListener):
 
     def _round(self) -> None:
         with self._turn:
-            # At once: at each call another thread may go on.
-            frames, t_ns = sys._current_frames(), time.time_ns()
+            frames, t_ns = _frames_now()
             # This frame holds them: with it among them they would be a cycle, and the variables would stay until a collection.
             del frames[get_ident()]
             self._sample(frames, t_ns, max(t_ns - self._due_ns, 0) // 1000)
@@ -416,7 +415,7 @@ class PythonListener(WindowListener):
         try:
             # To ask for the names of new threads takes a lock that this thread may hold.
             known = {*self._names, *self._threads}
-            every, t_ns = sys._current_frames(), time.time_ns()
+            every, t_ns = _frames_now()
             frames = {ident: frame for ident, frame in every.items() if ident in known}
             frames[get_ident()] = sys._getframe(1)
             del every
@@ -472,6 +471,14 @@ class PythonListener(WindowListener):
                 if thread.ident is not None and not isinstance(thread, threading._DummyThread):
                     self._names[thread.ident] = thread.name, thread.native_id
         return not self._names.get(ident, ("", None))[0].startswith(OWN_THREADS)
+
+
+def _frames_now() -> tuple[dict[int, FrameType], int]:
+    """The frames of all threads, and the Unix time.
+
+    Nothing of this runs before `next` does, and nothing in it is code of Python: after any other call another thread may go on.
+    """
+    return next(zip(starmap(sys._current_frames, ((),)), starmap(time.time_ns, ((),)), strict=True))
 
 
 def _is_ours(error: Exception) -> bool:

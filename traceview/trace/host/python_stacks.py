@@ -30,7 +30,9 @@ _CLASSES: Final = {
     "terminate_on_nan": "TerminateOnNaN",
 }
 """Classes of Keras that are not called as their files; no sample names a class."""
-_NOT_PUBLIC: Final = lazy_pattern(r"traceview/|.* in (?:[_<]|\w*wrap)", re.DOTALL)
+_NOT_PUBLIC: Final = lazy_pattern(
+    r"traceview/|.*/traceback_utils\.py|.* in (?:[_<]|\w*wrap)", re.DOTALL
+)
 """Functions that nobody calls by name, or that a decorator made, and ours around those of the user."""
 OURS: Final = "traceview"
 """What the capture itself calls below a line of the script."""
