@@ -251,8 +251,8 @@ HOST_BOUND: Final = Rule(
     starts_at=(
         "{limit} of the GPU time idle while the host dispatches ops, or runs ops of "
         f"{numbers.chosen('_ps', SCHEDULING_OP_PS)} or more that launch nothing and none of which is a cpu-heavy-op. A step that "
-        "loses a fifth or more to it is called small if it is below {small_step_ps} without the profiler, or if the loss is at most "
-        "{call_ps} and {dispatch_ps} per op. Without GPUs "
+        "loses a fifth or more to it is called small if the loss is at most {call_ps} and {dispatch_ps} per op, or if it is below "
+        "{small_step_ps} without the profiler, on CPU devices with few ops. Without GPUs "
         "{ops_per_step_count} ops per step or more outside of any tf.function are named, and {calls_per_step_count} calls of "
         "jitted functions of JAX"
     ),

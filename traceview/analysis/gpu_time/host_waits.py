@@ -283,14 +283,17 @@ def of_heavy_ops(
 
 def _host_ops(waits: Waits) -> Finding | None:
     is_replica = waits.context.trace.device_list[waits.device].kind == "replica"
-    is_small = waits.is_of_small_step
+    # What as many ops take anywhere is no fault of theirs.
+    is_of_dispatch = is_replica and waits.is_of_dispatch
+    is_small = waits.is_of_small_step and not (
+        is_replica and waits.has_many_ops and not is_of_dispatch
+    )
     line = {} if is_small else waits.line_of_calls
     action = "ops_of_replicas" if is_replica else ""
-    is_called = not (is_replica and waits.has_many_ops)
-    if is_called and (is_small or (is_replica and waits.is_of_dispatch)):
+    if is_small or is_of_dispatch:
         action = "small"
-    # To be small is no fault of a program on CPUs, whose ops would else be as small.
-    is_usual = is_small and is_replica and is_called and waits.loss.share < CLEAR_RATIO
+    # Nor is it one of a program on CPUs to be small, whose ops would else be as small.
+    is_usual = is_small and is_replica and waits.loss.share < CLEAR_RATIO
     python = waits.python(State.PYTHON) if line else None
     inner = (python.inner if python else None) or ""
     if inner.endswith(_PUTS):
