@@ -973,6 +973,12 @@ PROGRAMS: Final = {
             present={"untrained-compute": 0.94},
         ),
         Program(
+            "loop_stall_before_input",
+            "a report between the steps, while the pipeline works ahead",
+            ("callback-stall",),
+            present={"input-bound": 0.6},
+        ),
+        Program(
             "loop_state_as_arguments",
             "320 weights and moments are passed to each call of the step and returned",
             ("host-bound", *_PYTHON),

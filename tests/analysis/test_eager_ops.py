@@ -187,7 +187,7 @@ def test_an_op_counts_no_longer_than_in_the_quickest_quarter_of_the_steps(tmp_pa
     assert loss_of(finding).ps_per_step == ms(45 - 100 * 0.1)
 
 
-def jitted(count: int, length_ms: float, op_count: int = 1) -> CudaTrace:
+def jitted(count: int, length_ms: float, op_count: int = 1, called: str = "add") -> CudaTrace:
     """Steps of 50 ms of JAX: a program of `op_count` ops, 10 ms, and `count` programs of one op each, called one by one."""
     trace = new_trace()
     thread = trace.thread("device0", 70)
@@ -198,7 +198,7 @@ def jitted(count: int, length_ms: float, op_count: int = 1) -> CudaTrace:
             step.host(f"dot.{op}", begin_ms, end_ms, on_cpu("jit_step", 1), thread=thread)
         for place in range(count):
             start_ms = 12 + 0.3 * place
-            for name in ("add", "add") if place else ("multiply", "multiply"):
+            for name in (called, called) if place else ("multiply", "multiply"):
                 step.host(f"PjitFunction({name})", start_ms, start_ms + 0.1)
             ends_ms = start_ms + 0.1 + length_ms
             step.host("wrapped_add", start_ms + 0.1, ends_ms, on_cpu("jit_add", 2), thread=thread)
@@ -236,3 +236,17 @@ def test_calls_of_jitted_functions_are_counted_once(tmp_path: Path) -> None:
     # What JAX calls inside of such a call is part of it.
     assert finding.title.endswith("for 111 calls of ops and jitted functions per step")
     assert "most often add, step and multiply" in finding.explanation
+
+
+@pytest.mark.parametrize(
+    ("called", "action"),
+    [
+        ("add", "Put all that a step computes"),
+        ("gather", "Fetch an array"),
+        ("dynamic_slice", "Fetch"),
+    ],
+)
+def test_an_array_that_is_indexed_is_fetched_once(called: str, action: str, tmp_path: Path) -> None:
+    finding = found(tmp_path, jitted(110, 0.04, called=called))
+    assert finding is not None
+    assert finding.action.startswith(action)

@@ -158,7 +158,7 @@ def late_launches(waits: Waits) -> Finding | None:
     ratio = int(columns.duration_ps[running].sum()) / int(columns.duration_ps[waits.rows].sum())
     of_named = [d for d in ledger.devices if trace.device_key(d) in waits.loss.devices]
     kernels = unique_ids(columns.event[running & is_in(ledger.device, of_named)]).size
-    key, arguments = "", _line_of_ops(waits.context, waits.rows)
+    key, arguments, ops = "", _line_of_ops(waits.context, waits.rows), None
     asked = _conditions_per_step(waits)
     if ratio >= CLEAR_RATIO and waits.loss.named_steps:
         key = "kernels"
@@ -174,11 +174,12 @@ def late_launches(waits: Waits) -> Finding | None:
         arguments |= waits.tracing
     elif waits.is_of_small_step:
         key = "small"
+    action = _one_by_one(key, ops) if ops else key
     return waits.finding(
         rules.LAUNCH_BOUND,
         arguments=arguments,
         title=key,
-        action=TRACED if _WITHOUT_GRAPHS & {*waits.hooks} else key.removeprefix("jax-"),
+        action=TRACED if _WITHOUT_GRAPHS & {*waits.hooks} else action,
         notes=(key.removeprefix("jax-"),),
     )
 
@@ -365,9 +366,18 @@ def _outside_of_graphs(waits: Waits) -> Iterator[Finding | None]:
         },
         evidence=[_count(context, ops, context.trace.device_key(waits.device))],
         title=key,
-        action=TRACED if _WITHOUT_GRAPHS & {*waits.hooks} else "eager",
+        action=TRACED if _WITHOUT_GRAPHS & {*waits.hooks} else _one_by_one(key, ops),
         notes=(key, *waits.tracing),
     )
+
+
+_OF_INDEXING: Final = {"gather", "dynamic_slice"}
+
+
+def _one_by_one(key: str, ops: EagerOps) -> str:
+    """The key of the advice against ops outside of graphs."""
+    is_indexing = key == "jax-eager" and not _OF_INDEXING.isdisjoint(ops.types)
+    return "indexing" if is_indexing else "eager"
 
 
 def _at_another_line(waits: Waits) -> BoolArray:
