@@ -464,6 +464,8 @@ ONCE = "Do it once before the loop, or only every 100th step"
         ((WORK,), "Write it with NumPy on whole arrays"),
         ((("train.py", "distance", 8, True), WORK), "Write it with NumPy on whole arrays"),
         ((("PIL/Image.py", "convert", 90, False), WORK), "Decode each picture once"),
+        ((("copy.py", "deepcopy", 153, False), WORK), "Hand on the arrays themselves"),
+        ((("copy.py", "_deepcopy_dict", 231, False), WORK), "Hand on the arrays themselves"),
         ((CHANCE, WORK), f"{ONCE}; else in jax.numpy"),
         ((ROWS, WORK), "Read the file once"),
         ((("zipfile.py", "read", 60, False), WORK), "Read the file once"),

@@ -106,8 +106,11 @@ WORKS_ON: Final = {
     "decoding_pictures": lazy_pattern(
         r"(?:PIL|cv2|imageio|skimage/io)/.* in (?!\w*save)", re.DOTALL
     ),
+    "deep_copies": lazy_pattern(r"copy\.py:\d+ in \w*(?:copy|reconstruct)\w*"),
     "hashed_arguments": lazy_pattern(r".* in __hash__\Z", re.DOTALL),
-    "reports": lazy_pattern(r"(?:json|logging|pandas/io/formats|matplotlib)/|csv\.py"),
+    "reports": lazy_pattern(
+        r"(?:logging|pandas/io/formats|matplotlib)/|json/(?!decoder|scanner).*:\d+ in (?!load)|csv\.py:\d+ in (?:write|_dict_to)"
+    ),
 }
 """The line of a library that runs Python: of what reads files, or writes down what others read later, by its module or function."""
 
