@@ -34,9 +34,10 @@ def found(
     ends: int | None = None,
     is_sampled: bool = True,
     called: tuple[Line, ...] = (),
+    stage: str = "Map",
     **clocks: Any,
 ) -> Finding | None:
-    """The finding of one code about eight steps. `load`: what the machine did, from `/proc/stat`. `ends`: which thread ends an
+    """The finding of one code about eight steps, with a pipeline of such a `stage`. `load`: what the machine did, from `/proc/stat`. `ends`: which thread ends an
     asynchronous op of the step, while the script calls ops. `called`: of a library, from the line of the script.
     """
     trace = new_trace(length_ms=1000)
@@ -53,9 +54,10 @@ def found(
         step.host(
             "Iterator::Root::Prefetch", 0, 1, {"id": 2, "buffer_limit": 2, "buffered_elements": 1}
         )
-        step.host("Iterator::Root::Prefetch::Map", 0, 99, {"id": 3, "parent_id": 2}, thread=worker)
+        made = {"id": 3, "parent_id": 2}
+        step.host(f"Iterator::Root::Prefetch::{stage}", 0, 99, made, thread=worker)
         below = {"id": 4, "parent_id": 3}
-        step.host("Iterator::Root::Prefetch::Map::Batch", 0, 99, below, thread=batches)
+        step.host(f"Iterator::Root::Prefetch::{stage}::Batch", 0, 99, below, thread=batches)
         step.host("FunctionRun", 1, 100)
         step.host("replica_0/side:Add", 10, 100, thread=second)
         step.host("a part of an op", 10, 100, thread=worker_of_ops)
@@ -191,6 +193,15 @@ def test_iterators_that_run_no_op_are_the_pipeline_from_half_a_core_on(
     assert lost_ms(found(tmp_path, loads=loads)) == pytest.approx(expected_ms, rel=0.05)
     unnamed = found(tmp_path / "native", loads=loads, code="native-threads", unnamed=[BATCHES])
     assert unnamed is None
+
+
+@pytest.mark.parametrize("stage", ["Map", "FlatMap[0]::Generator"])
+def test_what_takes_cores_is_told_to_be_made_cheaper(stage: str, tmp_path: Path) -> None:
+    """In parallel, or by ops of TensorFlow, it would take them as well."""
+    finding = found(tmp_path, stage=stage)
+    assert finding is not None
+    assert " as the input pipeline takes cores from the step" in finding.title
+    assert " cheaper" in finding.action
 
 
 def test_a_thread_of_the_model_that_asks_an_iterator_is_none_of_the_pipeline(

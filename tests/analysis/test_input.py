@@ -427,29 +427,37 @@ def test_what_a_stage_drops_is_made_for_nothing(
 @pytest.mark.parametrize(
     ("path", "passes", "action"),
     [
-        ("Repeat[{}]::ParallelMapV2", 3, "Put dataset.cache() behind"),
+        ("Repeat[{}]::ParallelMapV2", 3, "Put the slow stage, with"),
         ("Repeat[{}]::ParallelMapV2", 2, "Store what is the same"),
-        ("Repeat[{}]::MapAndBatch", 3, "Put dataset.cache() behind"),
+        ("Repeat[{}]::ParallelMapV2 RandomUniform", 3, "Store what is the same"),
+        ("Repeat[{}]::ParallelMapV2 StatelessRandomNormalV2", 3, "Store what is the same"),
+        ("Repeat[{}]::ParallelMapV2 Add", 3, "Put the slow stage, with"),
+        ("Repeat[{}]::MapAndBatch", 3, "Put the slow stage, with"),
         ("Repeat[{}]::MapAndBatch 1", 3, "Map in parallel"),
         ("Repeat[{}]::MemoryCache::ParallelMapV2", 3, "Store what is the same"),
         # TensorFlow runs maps without state in parallel by itself.
         ("Repeat[{}]::Map", 3, "Map in parallel"),
-        ("ParallelMapV2::Repeat[{}]::TensorSlice", 3, "Put dataset.cache() behind"),
+        ("ParallelMapV2::Repeat[{}]::TensorSlice", 3, "Put the slow stage, with"),
         ("ParallelMapV2::Interleave[{}]::Repeat[0]::TensorSlice", 3, "Store what is the same"),
     ],
 )
 def test_a_cache_helps_where_the_window_holds_whole_passes_over_the_data(
     path: str, passes: int, action: str, tmp_path: Path
 ) -> None:
-    path, _, at_once = path.partition(" ")
+    path, _, more = path.partition(" ")
+    at_once = int(more) if more.isdigit() else None
     trace = new_trace(length_ms=1000)
+    worker = trace.thread("tf_data_iterator_resource", 40)
     for number, step in enumerate(steps_of_100(trace)):
         names = f"Root::Prefetch::{path.format(min(number, passes - 1))}".split("::")
         paths = ["::".join(names[:depth]) for depth in range(2, len(names) + 1)]
         step.host(WAIT, 0, 80)
         # The maps take most of the time.
         work = ((name, 0, 5 if "Map" in name.rpartition("::")[0] else 80) for name in paths)
-        calls(step, *work, at_once=int(at_once) if at_once else None)
+        calls(step, *work, at_once=at_once)
+        if more and at_once is None:
+            step.host("InstantiatedCapturedFunction::Run", 10, 11, {"id": 9}, thread=worker)
+            step.host(f"map/x:{more}", 10, 11, thread=worker)
     assert bound_of(trace, tmp_path).action.startswith(action)
 
 

@@ -29,13 +29,15 @@ from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import FEW_STEPS, Advised, Rule, loss_of_host, lost_argument
 from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Quantity
-from traceview.base.ids import unique_inverse
+from traceview.base.ids import unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray
+from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.device.op_names import graph_lines
+from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.pipeline import InputStage, kind_of
 from traceview.xplane.planes import HostNameKind
 
@@ -78,7 +80,7 @@ _LATE: Final = "waiting_map"
 _ELEMENTS: Final = "generator_elements"
 """It yields many elements per step, each quickly."""
 _REPEATED: Final = "repeated_passes"
-"""The window holds whole passes over the data, each of which makes the same again."""
+"""The window holds whole passes over the data, each of which makes the same again: nothing is drawn at random."""
 _FEWEST_PASSES: Final = 3
 """The first and the last of them may be parts."""
 _DROPPED: Final = "dropped"
@@ -87,6 +89,10 @@ _SKIPPED: Final = "skipped_parts"
 _SMALL: Final = "small_elements"
 _ON_CORES: Final = "map_on_cores"
 """Its function takes cores that the step needs."""
+_GENERATED_ON_CORES: Final = "generator_on_cores"
+_DRAWS = lazy_pattern(
+    rb":(?:Stateless)?(?:Random|TruncatedNormal|ParameterizedTruncated|Multinomial)\w*(?:\Z|#)"
+)
 _PARTS: Final = "parts_of_elements"
 """A parallel map makes many elements per step, each quickly."""
 _ITERATOR: Final = "new_iterators"
@@ -143,10 +149,8 @@ _ACTIONS: Final[dict[str, Advised]] = {
         ),
     ),
     _REPEATED: (
-        "Put `dataset.cache()` behind the slow stage, before `shuffle` and `repeat`: the window holds {passes} over the data.",
-        (
-            "It has to fit into memory; else `dataset.save(path)` keeps it. What draws random numbers goes behind the cache."
-        ),
+        "Put the slow stage, with `dataset.cache()` behind it, ahead of `shuffle` and `repeat`: {passes} over the data began in the window.",
+        "It has to fit into memory; else `dataset.save(path)` keeps it.",
     ),
     _ITERATOR: (
         "Make one iterator before the loop, `batches = iter(dataset.repeat())`: the window makes {iterators}.",
@@ -200,6 +204,10 @@ _ACTIONS: Final[dict[str, Advised]] = {
     _WAITING: (
         "Let threads load ahead in the generator: `multiprocessing.pool.ThreadPool(8).imap(load, keys)`.",
         "The generator waits most of the time, for a server, a file, a queue or a timer, and makes one element after the other.",
+    ),
+    _GENERATED_ON_CORES: (
+        "Make the work of the generator cheaper, or keep what is the same in each epoch: it takes cores that the step needs.",
+        "More threads, workers of a `PyDataset` and ops of TensorFlow take cores, too, and help where some are free.",
     ),
     _QUEUE: FEED,
     _LATE: (
@@ -598,7 +606,8 @@ class _Sentences:
             return _LOCK
         stage = self._function or supply.slowest
         if supply.pass_count >= _FEWEST_PASSES and self._may_be_cached(stage):
-            self.arguments["passes"] = Number(supply.pass_count, "pass")
+            # The first one had begun before.
+            self.arguments["passes"] = Number(supply.pass_count - 1, "pass")
             return _REPEATED
         return self._action_of(stage, supply)
 
@@ -631,14 +640,24 @@ class _Sentences:
             return self._waiting
         if action == _GENERATOR and self._python and self._python.works_on == _READS:
             return _READS
+        if action == _GENERATOR and self.title == _CORES:
+            return _GENERATED_ON_CORES
         return _ELEMENTS if action == _GENERATOR and self._yields_quickly(stage) else action
 
-    @staticmethod
-    def _may_be_cached(stage: InputStage) -> bool:
+    def _may_be_cached(self, stage: InputStage) -> bool:
         """Whether a stage has no cache behind it, and makes the same in each pass: TensorFlow leaves maps with state sequential."""
         kind = action_for(kind_of(stage.name))
         is_parallel = kind == "parallel_map" and stage.parallelism != 1
-        return (is_parallel or kind in ("read", "interleave")) and "Cache" not in stage.name
+        may_be = (is_parallel or kind in ("read", "interleave")) and "Cache" not in stage.name
+        return may_be and not self._draws
+
+    @property
+    def _draws(self) -> bool:
+        """Whether ops of the pipeline draw random numbers."""
+        trace = self._context.trace
+        states = self._context.idle.states.get(self._host) or HostStates(trace, self._host)
+        names = unique_ids(trace.host_columns.name[states.pipeline_work])
+        return any(trace.names.read(names, lambda name: _DRAWS.search(name) is not None))
 
     def _yields_quickly(self, stage: InputStage) -> bool:
         """Whether a generator makes many elements of a batch in each step, in little time each."""

@@ -215,9 +215,9 @@ CALLBACK_STALL: Final = Rule(
     # Healthy loops with steps of 2 ms had up to 0.11 ms between steps (two cores); the limit is a choice of ours.
     limits={"least_op_count": 20, "saved_ratio": 0.5, "short_ps": 200_000_000},
     reasons={"short": "any loop takes so long between two steps"},
-    action=_ways("in another process; make batches with ops of `tf.data`."),
+    action=_ways("in another process."),
     advice=(
-        "Python in a thread, or in `tf.py_function`, holds the GIL, which the step needs. Keras callbacks have `save_freq` and "
+        "Make batches with ops of `tf.data`. Python in a thread, or in `tf.py_function`, holds the GIL, which the step needs. Keras callbacks have `save_freq` and "
         "`update_freq`. A second `tf.function` that each step calls belongs into the first."
     ),
     actions={
@@ -234,7 +234,7 @@ CALLBACK_STALL: Final = Rule(
             "Fetch the tensor once, `values = tensor.numpy()`, and index the array: each index of a tensor runs ops.",
             "Or put what needs the values into a graph, `@tf.function`.",
         ),
-        "free": (_FREE_ACTION, "Or make it with ops of `tf.data`."),
+        "free": _FREE_ACTION,
         "jax-free": _FREE_ACTION,
         **dict.fromkeys(("own", "jax-own"), _OWN_ACTION),
         **dict.fromkeys(("own-free", "jax-own-free"), _OWN_FREE_ACTION),

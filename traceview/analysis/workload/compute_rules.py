@@ -178,8 +178,11 @@ UNTRAINED: Final = _rule(
         "zeros": "They compute gradients that are 0 whatever the batch is, exchange them, and update variables by them.",
     },
     limit=COSTLY_RATIO,
-    action="Return the tensors that they read, and compute them outside of the step, every 100th step.",
-    advice="In the step `tf.cond(step % 100 == 0, report, nothing)` does. What evaluation shows can be left to it.",
+    action="Compute them outside of the step, every 100th step; in Keras in a callback, not in `compile(metrics=...)`.",
+    advice=(
+        "Let the step return the tensors that they read; or in it `tf.cond(step % 100 == 0, report, nothing)`. What evaluation shows can "
+        "be left to it."
+    ),
     explains=("straggler-gpu",),
     example="CPU:0 spends 21.3 of 50.2 ms (42%) on ops that train nothing: CTCBeamSearchDecoder in update_state, train.py:41",
 )
