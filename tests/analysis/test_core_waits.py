@@ -204,6 +204,16 @@ def test_what_takes_cores_is_told_to_be_made_cheaper(stage: str, tmp_path: Path)
     assert " cheaper" in finding.action
 
 
+@pytest.mark.parametrize(("waited", "confidence"), [(0.3, "high"), (0.07, "low")])
+def test_a_small_loss_to_cores_is_an_estimate(
+    waited: float, confidence: str, tmp_path: Path
+) -> None:
+    finding = found(tmp_path, loads={**LOADS, EXECUTOR: (0.6, waited)})
+    assert finding is not None
+    assert finding.confidence == confidence
+    assert (finding.severity == "info") == (confidence == "low")
+
+
 def test_a_thread_of_the_model_that_asks_an_iterator_is_none_of_the_pipeline(
     tmp_path: Path,
 ) -> None:
