@@ -254,6 +254,9 @@ def test_a_mode_that_checks_each_call_is_turned_off_first(hooks: list[str], tmp_
     (finding,) = (row for row in traceview.analyze(tmp_path).findings if row.code == "host-bound")
     assert finding.title.endswith(", with jax_debug_nans on" if hooks else "(50%)")
     assert finding.action.startswith("Turn jax_debug_nans off" if hooks else "Give the devices")
+    # It is not the fault of a small step.
+    assert finding.title.startswith("The step is small") is not bool(hooks)
+    assert finding.confidence == ("high" if hooks else "low")
 
 
 # Tracing

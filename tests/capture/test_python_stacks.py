@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import signal
+import statistics
 import struct
 import sys
 import sysconfig
@@ -25,6 +26,7 @@ import msgspec
 import pytest
 
 from tests.capture.conftest import ROOT, environment_with, run_python
+from traceview.capture.process.around import _in_python
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.sampling import python_sampling
 from traceview.capture.sampling.python_sampling import UNKNOWN, PythonListener, ThreadClocks
@@ -109,6 +111,15 @@ def test_python_that_computes_is_sampled() -> None:
     # Of 60, because the machine may be busy.
     assert len(main) > 5
     assert group["round_count"] > 5
+
+
+def test_what_passes_a_call_on_is_left_out() -> None:
+    """As without a C compiler; below it is what the script calls."""
+    called = _in_python(statistics.stdev, lambda *_: True, lambda _, result, __: result)
+    sidecar = window_around(lambda: [called(range(20_000)) for _ in range(20)])
+    inside = [lines for _, _, lines in samples_of(sidecar) if "statistics.py" in lines[0]]
+    assert inside
+    assert not [line for lines in inside for line in lines if line.startswith("traceview/")]
 
 
 def alone(tmp_path: Path, body: str) -> Any:

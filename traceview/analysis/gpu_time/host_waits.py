@@ -286,9 +286,8 @@ def _host_ops(waits: Waits) -> Finding | None:
     is_replica = waits.context.trace.device_list[waits.device].kind == "replica"
     # What as many ops take anywhere is no fault of theirs.
     is_of_dispatch = is_replica and waits.is_of_dispatch
-    is_small = waits.is_of_small_step and not (
-        is_replica and waits.has_many_ops and not is_of_dispatch
-    )
+    is_many = is_replica and waits.has_many_ops and not is_of_dispatch
+    is_small = waits.is_of_small_step and not (is_many or waits.tracing)
     line = {} if is_small else waits.line_of_calls
     action = "ops_of_replicas" if is_replica else ""
     if is_small or is_of_dispatch:
@@ -317,7 +316,7 @@ def _host_ops(waits: Waits) -> Finding | None:
         notes=() if is_replica else ("gpu",),
         severity="info" if is_usual else None,
         # On a CPU the dispatch shares the cores with the ops.
-        unsure="cores" if is_replica else "",
+        unsure="cores" if is_replica and not waits.tracing else "",
     )
 
 

@@ -216,7 +216,7 @@ REPEATED: Final = _rule(
     ),
     actions={
         "gathered": (
-            "Compute with the part that each device has, and exchange what sums up a part: `jax.lax.psum` and `pmax`, not `all_gather`.",
+            "Let each device compute its own part, and exchange sums of it, `jax.lax.psum` or `pmax`, instead of the whole by `all_gather`.",
             "For a softmax these are the largest score of each row and the sum of its exponentials.",
         ),
         "losses": (

@@ -255,13 +255,13 @@ class JaxHooks(WindowListener):
         thread, returned = self._thread, self._steps.returned
         called = self._safely(lambda function: returned(name_of(function), function))
 
-        def hook(function: Any, args: Any, kwargs: Any, output: Any) -> None:
+        def passes_on(function: Any, args: Any, kwargs: Any, output: Any) -> None:
             if not (self._is_over or thread.depth):
                 called(function)
             if (goes_on := before[0]) is not None:
                 goes_on(function, args, kwargs, output)
 
-        return hook
+        return passes_on
 
     def _traces(self, *given: Any) -> bool:
         # Functions that are called while this one is traced are part of it.

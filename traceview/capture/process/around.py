@@ -40,7 +40,7 @@ def around(function: Callable[..., Any], before: Before, after: After) -> Any:
 def _in_python(function: Callable[..., Any], before: Before, after: After) -> Callable[..., Any]:
     """The same where no C compiler was there at the install; tracebacks show its frame."""
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def passes_on(*args: Any, **kwargs: Any) -> Any:
         token = before(*args, **kwargs)
         if token is None:
             return function(*args, **kwargs)
@@ -51,7 +51,7 @@ def _in_python(function: Callable[..., Any], before: Before, after: After) -> Ca
             raise
         return after(token, result, None)
 
-    return call
+    return passes_on
 
 
 class Patches:

@@ -38,6 +38,8 @@ from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
 INTERVAL_NS: Final = 1_000_000
 _FIRST_COST_NS: Final = 200_000
 """Of a sample, as long as none was taken; a choice of ours."""
+_PASSES_ON: Final = "passes_on"
+"""The name of those functions of ours that call what the script, or a framework, would have called."""
 _LONG_DUE_US: Final = 500
 """A round that is so late waited for native code that keeps the GIL: several times the usual. A choice of ours."""
 _BEGIN: Final = dis.opmap.get("RESUME")
@@ -97,6 +99,9 @@ class Stacks:
         while frame is not None and walked < MOST_WALKED and len(key) < 2 * MOST_FRAMES:
             code, walked = frame.f_code, walked + 1
             kind = (self._known.get(id(code)) or self.learn(code))[1].kind
+            if kind == "own" and key and code.co_name == _PASSES_ON:
+                frame = frame.f_back
+                continue
             is_all_standard &= kind == "standard"
             if kind == "user" or not is_user:
                 key += (id(code), frame.f_lasti)
