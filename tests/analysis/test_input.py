@@ -209,6 +209,34 @@ def test_of_a_stall_while_the_pipeline_works_ahead_only_the_rest_is_gained(
     assert stall.action.endswith(" a step, which then waits for input.") == (gain_ms < 35)
 
 
+@pytest.mark.parametrize(("cores", "gain_ms"), [(2, 21.875), (3, 35), (None, 35)])
+def test_what_runs_for_the_pipeline_on_several_threads_needs_cores(
+    cores: int | None, gain_ms: float, tmp_path: Path
+) -> None:
+    """Two calls of a parallel map take 75 of 100 ms each, and 60 of the last step, with which the window ends."""
+    trace = new_trace(length_ms=1000)
+    workers = [trace.thread("tf_data_private_threadpool", 40 + number) for number in range(2)]
+    batches, executor = trace.thread("tf_data_prefetch", 50), trace.thread("tf_Compute", 51)
+    for step in marked_steps(trace, count=8, period_ms=100, marker_ms=60):
+        step.host(WAIT, 0, 1)
+        step.host("Iterator::Root", 0, 1, {"id": 1})
+        asks = {"id": 2, "parent_id": 1, "buffer_limit": 2, "buffered_elements": 1}
+        step.host("Iterator::Root::Prefetch", 0, 1, asks)
+        asks = {"id": 3, "parent_id": 2}
+        step.host("Iterator::Root::Prefetch::ParallelMapV2", 0, 1, asks, thread=batches)
+        for worker in workers:
+            step.host("InstantiatedCapturedFunction::Run", 0, 75, {"id": 9}, thread=worker)
+            step.host("decode:DecodeJpeg", 0, 75, thread=worker)
+        step.host("FunctionRun", 1, 60)
+        step.host("replica_0/x:MatMul", 1, 60, thread=executor)
+    sidecar = {"cores": {"machine_count": 8, "usable_count": cores}} if cores else None
+    write_sidecar(trace.write(tmp_path), sidecar)
+    stall = finding_of(traceview.analyze(tmp_path), "callback-stall")
+    assert stall is not None
+    assert stall.loss is not None
+    assert stall.loss.gain_ps_per_step == pytest.approx(ms(gain_ms), rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("name", "python_ms", "returns_ms", "lost_ms"),
     [

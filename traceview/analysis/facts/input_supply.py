@@ -102,8 +102,8 @@ class InputSupply(Struct, frozen=True, eq=False):
     request met an empty buffer, of the buffer for which that is least; `empty_wait_ratio`: the share of the wait in these steps. `wait_ps`: how long the thread of the steps was in calls for the next batch, in the window; `wait_of_steps`:
     in each step of the host, used or not. `gives_again`: whether the pipeline gives the same
     examples in each epoch, for nothing changes them after a cache or arrays. `pass_count`: passes over the data in the window. `iterator_count`: iterators made
-    in it, if the first requests to them are most of the wait. `ahead_ratio`: the share of the window in which the thread that works
-    ahead for longest makes elements, its Python aside. What is not known is None.
+    in it, if the first requests to them are most of the wait. `ahead_ratio`: the share of the window for which
+    the pipeline is at work ahead of the steps, as `_ahead_ratio`. What is not known is None.
     """
 
     stages: tuple[InputStage, ...]
@@ -293,19 +293,26 @@ def _new_iterators(context: Run, host: int, waits: InputWaits) -> int:
 
 
 def _ahead_ratio(context: Run, host: int, calls: IteratorCalls) -> float:
-    """The share of the window in which the busiest of the threads that work ahead of the model makes elements.
+    """The share of the window in which the busiest of the threads that work ahead of the model makes elements, or for which all
+    that runs for the pipeline would keep all cores.
 
     Without Python, which others keep from its lock.
     """
     window, columns = context.selection.windows[host], context.trace.host_columns
-    python = context.idle.states[host].pipeline_python
+    states, cores = context.idle.states[host], context.trace.hosts[host].usable_cores
+    python = states.pipeline_python
     work_ps = np.append(calls.self_ps - calls.waiting_ps, -columns.duration_ps[python])
     rows = np.append(calls.row, python)
     inside = rows_in(columns.start_ps[rows], columns.end_ps[rows], window)
     lines, place = unique_inverse(columns.line[rows[inside]])
     ahead = is_in(lines, unique_ids(columns.line[calls.row[calls.from_other_thread]]))
     by_line = SWEEPS.totals(place, work_ps[inside], lines.size)
-    return int(by_line[ahead].max(initial=0)) / max(window.length_ps, 1)
+    longest_ps = int(by_line[ahead].max(initial=0))
+    if cores and ahead.any():
+        threads = states.spans_by_thread(np.setdiff1d(states.pipeline_work, python))
+        whole_ps = sum(covered_ps(spans, window) for spans in threads.values())
+        longest_ps = max(longest_ps, whole_ps // cores)
+    return longest_ps / max(window.length_ps, 1)
 
 
 def _makes_iterator(name: bytes) -> bool:
