@@ -256,7 +256,7 @@ def test_a_mode_that_checks_each_call_is_turned_off_first(hooks: list[str], tmp_
     assert finding.action.startswith("Turn jax_debug_nans off" if hooks else "Give the devices")
     # It is not the fault of a small step.
     assert finding.title.startswith("The step is small") is not bool(hooks)
-    assert finding.confidence == ("high" if hooks else "low")
+    assert finding.confidence == ("medium" if hooks else "low")
 
 
 # Tracing

@@ -22,9 +22,10 @@ from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Gap, Idle
 from traceview.analysis.measures.op_work import counted_events
 from traceview.analysis.measures.step_report import FEWEST_SLOW, distance_of
-from traceview.analysis.rules.finding import Evidence, Finding, Severity
+from traceview.analysis.rules.finding import Confidence, Evidence, Finding, Severity
 from traceview.analysis.rules.rule import (
     CRITICAL_LIMIT,
+    HOOKS,
     JITTED_CALL,
     LIMIT,
     Chosen,
@@ -160,7 +161,7 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
     @property
     def tracing(self) -> dict[str, Argument]:
         """The same as an argument, where something was on."""
-        return {"hooks": Names(self.hooks, "setting")} if self.hooks else {}
+        return {HOOKS: Names(self.hooks, "setting")} if self.hooks else {}
 
     def python(self, state: State) -> PythonShare | None:
         """The line of Python that ran in them, in the state that they are in."""
@@ -218,11 +219,14 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         """
         steps, arguments_of_steps = self._affected()
         growth = {} if steps else self._growth()
+        sure: tuple[Confidence, str] = ("high", "")
+        if HOOKS in (arguments or {}):
+            sure = ("medium", HOOKS)
         return rule.of_rows(
             self.context,
             self.rows,
             arguments={**(arguments or {}), **arguments_of_steps, **growth},
-            confidence=("low", unsure) if unsure else ("high", ""),
+            confidence=("low", unsure) if unsure else sure,
             evidence=(
                 *evidence,
                 *self._sampled(rule.states[0]),

@@ -286,10 +286,12 @@ _INPUT_GOES_ON: Final = frozenset(
 """Meanwhile the host asks for no input, and the pipeline makes what the steps would wait for without."""
 
 FEW_STEPS: Final = "few-steps"
+HOOKS: Final = "hooks"
 _CUT: Final = "cut"
 
 _REASONS: Final[Mapping[str, str]] = {
     "": "the trace shows it",
+    HOOKS: "how much of it is due to {hooks} is not recorded",
     FEW_STEPS: "fewer than two steps were recorded",
     _CUT: "the damaged file may have held what the devices did meanwhile",
 }
