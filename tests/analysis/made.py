@@ -119,8 +119,7 @@ def check_finding(finding: Finding) -> None:
                 evidence.value < evidence.threshold if low else evidence.value >= evidence.threshold
             )
     advice = f"{finding.action} {finding.advice}".strip()
-    # Where there is less room, what it gains is left out.
-    assert len(finding.action.partition(" That gains about ")[0]) <= 140
+    assert len(finding.action) <= 140
     for text in (finding.title, finding.explanation, advice, finding.confidence_reason):
         assert text == text.strip()
         assert text

@@ -20,6 +20,8 @@ from tests.sidecars import write_sidecar
 from traceview.analysis.gpu_time.input import Input, _slowest
 from traceview.analysis.gpu_time.input_rules import INPUT_BOUND, action_for
 from traceview.analysis.rules.finding import Finding
+from traceview.document.phrase import plain
+from traceview.report.model import phrases_of_verdict
 
 WAIT = "IteratorGetNextOp::DoCompute"
 
@@ -200,13 +202,18 @@ def test_of_a_stall_while_the_pipeline_works_ahead_only_the_rest_is_gained(
         step.host("FunctionRun", 1, 60)
         step.host("replica_0/x:MatMul", 1, 60, thread=executor)
     write_sidecar(trace.write(tmp_path), None)
-    stall = finding_of(traceview.analyze(tmp_path), "callback-stall")
+    report = traceview.analyze(tmp_path)
+    stall = finding_of(report, "callback-stall")
     assert stall is not None
     assert stall.loss is not None
     assert stall.loss.ps_per_step == ms(35)
     assert stall.loss.gain_ps_per_step == pytest.approx(ms(gain_ms), abs=1)
     assert stall.loss.then_input == (gain_ms < 35)
-    assert stall.action.endswith(" a step, which then waits for input.") == (gain_ms < 35)
+    _, action = phrases_of_verdict(report)
+    is_leading = report.leading == stall
+    assert plain(action).endswith(" a step, which then waits for input.") == (
+        is_leading and gain_ms < 35
+    )
 
 
 @pytest.mark.parametrize(("cores", "gain_ms"), [(2, 21.875), (3, 35), (None, 35)])

@@ -122,6 +122,30 @@ def test_a_difference_between_steps_is_no_part_of_one() -> None:
     assert cost.endswith("; gain per step unknown: only the difference between steps is known")
 
 
+@pytest.mark.parametrize(
+    ("part", "then_input", "said"),
+    [
+        (0.89, False, " a step."),
+        (0.89, True, " a step, which then waits for input."),
+        (0.91, True, ""),
+        (0.0, False, ""),
+    ],
+)
+def test_a_gain_below_the_loss_stands_beside_what_to_do(
+    part: float, then_input: bool, said: str
+) -> None:
+    report = full_report()
+    leading = report.leading
+    assert leading is not None
+    assert leading.loss is not None
+    gain_ps = int(leading.loss.ps_per_step * part)
+    cost = replace(leading.loss, gain_ps_per_step=gain_ps, then_input=then_input)
+    rows = (replace(row, loss=cost) if row is leading else row for row in report.findings)
+    action = plain(screen_of(replace(report, findings=tuple(rows))).action)
+    assert (" That gains about " in action) is bool(said)
+    assert action.endswith(said)
+
+
 # The headline
 
 

@@ -17,7 +17,7 @@ from traceview.analysis.gpu_time.steps import FEW_STEPS
 from traceview.analysis.machine.capture import MISSING_HOST, Capture, why_no_device
 from traceview.analysis.measures.device_report import DeviceTime, time_words
 from traceview.analysis.registry import RULES, Results
-from traceview.analysis.rules.finding import SEVERITIES, Finding
+from traceview.analysis.rules.finding import SEVERITIES, Finding, FindingLoss
 from traceview.analysis.rules.rule import CRITICAL_LIMIT, LIMIT, phrases_of, rendered
 from traceview.analysis.rules.sentences import text_phrase
 from traceview.analysis.rules.words import line_words, plain_type
@@ -339,7 +339,19 @@ def phrases_of_verdict(report: Report) -> tuple[Phrase, Phrase]:
         return headline, ()
     phrases = phrases_of(leading, RULES[leading.code])
     headline = _headline(report.results, report.capture, leading, phrases["title"])
-    return headline, phrases["action"]
+    return headline, phrase(phrases["action"], _gained(leading.loss))
+
+
+_LESS_RATIO: Final = 0.9
+"""Of what a headline says is lost: a gain that is less stands beside what to do. A choice of ours."""
+
+
+def _gained(loss: FindingLoss | None) -> str:
+    gain_ps = loss.gain_ps_per_step if loss and loss.has_steps else None
+    if loss is None or not gain_ps or gain_ps >= _LESS_RATIO * loss.ps_per_step:
+        return ""
+    then = ", which then waits for input" if loss.then_input else ""
+    return f" That gains about {numbers.time(gain_ps)} a step{then}."
 
 
 def with_sentences(report: Report) -> Report:

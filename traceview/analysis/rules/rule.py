@@ -250,7 +250,6 @@ class Rule(Struct, frozen=True, kw_only=True):
                 "who": devices_argument(context, lost.devices),
                 "loss": replace(lost_argument(loss), awaited_ps=awaited_ps),
                 **_who_waits(context, rows, waiting),
-                **_gained(loss),
                 **(arguments or {}),
             },
             loss=loss,
@@ -296,14 +295,6 @@ _REASONS: Final[Mapping[str, str]] = {
     _CUT: "the damaged file may have held what the devices did meanwhile",
 }
 """Why a finding of any rule is as sure as it is."""
-
-
-def _gained(loss: FindingLoss) -> dict[str, Argument]:
-    """What a finding says of its gain beside what to do: where that is less than the title says."""
-    gain_ps = loss.gain_ps_per_step
-    if gain_ps is None or not loss.has_steps or gain_ps >= _LESS_RATIO * loss.ps_per_step:
-        return {}
-    return {"until_input" if loss.then_input else "gained": Quantity(gain_ps, "ps")}
 
 
 def severity_of(loss: FindingLoss | None, confidence: Confidence) -> Severity:
@@ -384,9 +375,6 @@ def rendered(finding: Finding, rule: Rule) -> Finding:
 WAITING: Final = "waiting"
 """The devices that wait for those that lose the time, an argument of a title."""
 _AND_WHO_WAITS: Final = f"[; meanwhile {{{WAITING}:waits/wait}} {{waited}}]"
-_GAINED: Final = "[ That gains about {gained} a step.][ That gains about {until_input} a step, which then waits for input.]"
-_LESS_RATIO: Final = 0.9
-"""Of a loss: a gain that is less is said with what to do. A choice of ours."""
 
 
 def phrases_of(finding: Finding, rule: Rule) -> dict[str, Phrase]:
@@ -405,7 +393,7 @@ def phrases_of(finding: Finding, rule: Rule) -> dict[str, Phrase]:
     texts = {
         "title": rule.titles.get(title, rule.title).removesuffix(".") + _AND_WHO_WAITS,
         "explanation": explained,
-        "action": first + _GAINED,
+        "action": first,
         "advice": rest,
     }
     return {
