@@ -359,15 +359,22 @@ def test_a_host_without_a_window_keeps_nobody_waiting(lost: int, tmp_path: Path)
     assert ledger.loss(computes).ps <= lost_ps <= sum(ledger.gpu_ps_by_device.values())
 
 
-@pytest.mark.parametrize(("load", "waits_ms"), [(0.0, 60), (0.6, 0)])
+@pytest.mark.parametrize(
+    ("load", "calls_ms", "waits_ms"), [(0.0, 0, 60), (0.6, 0, 0), (0.0, 40, 30)]
+)
 def test_who_has_done_its_part_waits_for_others_while_the_thread_of_the_steps_waits(
-    load: float, waits_ms: int, tmp_path: Path
+    load: float, calls_ms: int, waits_ms: int, tmp_path: Path
 ) -> None:
-    """Two replicas compute for 20 and 80 ms of 100, and the thread waits for both, or computes, from the end of the marker on."""
+    """Two replicas compute for 20 and 80 ms of 100, and the thread waits for both, or computes, from the end of the marker on.
+
+    Or it calls a graph between the markers, for `calls_ms` from the tenth on: what that runs is no part of the step.
+    """
     trace, samples, cpu_us = new_trace(length_ms=1000), list[Sample](), list[int]()
     threads = [trace.thread("tf_Compute", 41), trace.thread("tf_Compute", 42)]
     for step in marked_steps(trace, count=8, period_ms=100, marker_ms=5):
         step.host("FunctionRun", 0, 5)
+        if calls_ms:
+            step.host("FunctionRun", 10, 10 + calls_ms)
         for number, length_ms in enumerate((20, 80)):
             step.host(f"replica_{number}/x:MatMul", 0, length_ms, thread=threads[number])
         for passed_ms in range(0, 100, 2):

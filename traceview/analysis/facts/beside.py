@@ -25,7 +25,7 @@ from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import State
 from traceview.ledger.table import clocks_agree, numbers_of
 from traceview.trace.columns import NONE
-from traceview.trace.host.state_timeline import intersection, joined_spans
+from traceview.trace.host.state_timeline import complement, intersection, joined_spans
 from traceview.xplane.planes import ActivityClass
 
 _NOT_ITS_TURN: Final = (
@@ -162,6 +162,10 @@ def recast_unfinished(context: Run, drafts: Sequence[Draft]) -> None:
         if draft.kind != "replica" or draft.python is None or not draft.python.is_sampled:
             continue
         rests = draft.python.lines.at_rest(draft.python.caller)
+        markers = draft.states.markers
+        if markers.start.size:
+            # What runs between the steps is no part of one.
+            rests = difference(rests, intersection(draft.states.calls, complement(markers)))
         for other in context.trace.devices_of_host[draft.host]:
             if other != draft.device:
                 spans = intersection(rests, context.activities[other].compute)

@@ -144,7 +144,7 @@ _NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
         ("keras", "jax-keras"),
         "Run several steps per call, `model.compile(..., steps_per_execution=10)`: between two calls Keras runs Python of its own.",
     ),
-    "native": "Fetch values and run ops outside of graphs only every 100th step: `if step % 100 == 0: log(...)`.",
+    "native": "Do what the line asks the framework for less often: `if step % 100 == 0: ...`. That fetches values, or runs ops and functions.",
 }
 
 

@@ -575,7 +575,7 @@ SECOND_FORWARD: Final = _rule(
     ),
     # A choice of ours: in 3 programs all of it was.
     limits={"code_ratio": 0.5},
-    action="Take the loss and the metrics from the step itself, or call this function in every tenth step only.",
+    action="Call this function in every tenth step only, or, of the same examples, take loss and metrics from the step itself.",
     advice="A `tf.function` returns as many tensors as it likes; a metric of Keras can be updated inside the step.",
     actions={
         "jax": (
