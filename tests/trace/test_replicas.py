@@ -15,9 +15,10 @@ from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.analysis.made import analyzed
 from tests.sidecars import mirrored, write_sidecar
 from tests.trace.recordings import loaded
+from traceview.analysis.exchange.gradients import _replicas_together
 from traceview.report.model import Report
 from traceview.trace.device.op_names import Phase, event_phases
-from traceview.trace.strategy.replicas import least_replica_counts
+from traceview.trace.strategy.replicas import gradient_counts, least_replica_counts
 
 FIRST: Final = "gradient_tape/model/dense/MatMul:MatMul"
 SECOND: Final = "gradient_tape/replica_1/model/dense/MatMul:MatMul"
@@ -65,6 +66,18 @@ def test_one_op_of_another_replica_does_not_decide(tmp_path: Path) -> None:
     flush = "replica_1/write_summary/FlushSummaryWriter:FlushSummaryWriter"
     trace = two_components([FIRST] * 4 + [flush], [SECOND, SECOND])
     assert replicas_with_compute(analyzed(tmp_path, trace)) == {"replica:0": 20, "replica:1": 8}
+
+
+def test_gradients_on_one_device_are_told_by_their_number(tmp_path: Path) -> None:
+    """That one of them waited for a core says nothing of whose they are."""
+    trace = new_trace()
+    for number, step in enumerate(marked_steps(trace)):
+        for place, op in enumerate((FIRST, SECOND, SECOND)):
+            length_ms = 8 if (number, op) == (0, FIRST) else 0.1
+            step.kernel(0, 9 * place + 1, 9 * place + 1 + length_ms, op=op)
+    recording = loaded(tmp_path, trace)
+    assert gradient_counts(recording, 0) == {0: 4, 1: 8}
+    assert _replicas_together(recording, 0) == [0, 1]
 
 
 # The strategy of the sidecar

@@ -540,7 +540,8 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
     if is_locked:
         at_work = pipeline_python(context, host)
         draft.recast(at_work, LOCKED, State.INPUT)
-        if draft.python is not None and draft.python.is_sampled:
+        # What the thread of the steps needs for itself is known where it was sampled.
+        if draft.python is not None and draft.python.is_sampled and draft.python.caller != NONE:
             between = draft.idle_in((State.BETWEEN,))
             draft.columns, rows = cut_at_spans(draft.columns, at_work, between)
             _recast_beside(draft, draft.python, rows, State.INPUT)
