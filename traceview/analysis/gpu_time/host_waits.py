@@ -371,6 +371,7 @@ def _outside_of_graphs(waits: Waits) -> Iterator[Finding | None]:
 
 
 _OF_INDEXING: Final = {"gather", "dynamic_slice"}
+"""What an index of an array calls (JAX 0.10)."""
 
 
 def _one_by_one(key: str, ops: EagerOps) -> str:

@@ -95,6 +95,7 @@ _GENERATED_ON_CORES: Final = "generator_on_cores"
 _DRAWS = lazy_pattern(
     rb":(?:Stateless)?(?:Random|TruncatedNormal|ParameterizedTruncated|Multinomial)\w*(?:\Z|#)"
 )
+"""Ops that draw random numbers, by their type (TensorFlow 2.21)."""
 _PARTS: Final = "parts_of_elements"
 """A parallel map makes many elements per step, each quickly."""
 _ITERATOR: Final = "new_iterators"
