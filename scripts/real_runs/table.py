@@ -1802,6 +1802,14 @@ PROGRAMS: Final = {
             present={"callback-stall": 0.11, "python-stall": 0.11},
         ),
         Program(
+            "loop_arrays_evaluated",
+            "a function of arrays, called in each fourth step, checks the model by 24 batches instead of one",
+            ("validation-stall",),
+            "mean",
+            # Of one batch.
+            present={"validation-stall": 0.12},
+        ),
+        Program(
             "loop_shuffled_evaluation",
             "the data set of an evaluation in each fourth step maps and shuffles all rows of a buffer anew",
             ("validation-stall",),
@@ -1873,6 +1881,14 @@ PROGRAMS: Final = {
             "jax_blocks_in_order",
             "blocks of a graph lie in order of their fill, so that one of two devices gets most of the full ones",
             ("straggler-gpu",),
+        ),
+        Program(
+            "jax_arrays_evaluated",
+            "the model is checked after each fourth step, by 16 batches instead of one",
+            ("validation-stall",),
+            "mean",
+            # Of one batch.
+            present={"validation-stall": 0.10},
         ),
         Program(
             "jax_graph_again",

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+import traceview
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analysis.made import analyzed, lost_ps
+from tests.analysis.made import analyzed, in_program, lost_ps
 from tests.python_sidecars import Line, python_group
+from tests.xplane.hlo_messages import ModuleWriter, add_programs
 from traceview.analysis.rules.finding import Finding
 
 STEP_MS, PAUSE_MS, LONG_PAUSE_MS = 40, 2, 60
@@ -89,6 +91,45 @@ def test_an_evaluation_ends_with_its_iterator(makes: bool, more_ms: int, tmp_pat
 @pytest.mark.parametrize("events", [(INPUT,), (GRAPH,)])
 def test_input_or_a_graph_alone_is_no_evaluation(events: tuple[str, ...], tmp_path: Path) -> None:
     assert "validation-stall" not in findings_of(tmp_path, run_of(8, events, long_after=(3,)))
+
+
+@pytest.mark.parametrize(
+    ("code", "long_after", "lost"),
+    [
+        # Step 3 ends 5 ms after its marker, and the evaluation after another 27.
+        ("logits", (3,), (27, 8)),
+        ("other", (3,), None),
+        ("logits", (0, 1, 2, 3, 4), None),
+    ],
+)
+def test_a_function_that_repeats_the_one_that_trains_is_an_evaluation(
+    code: str, long_after: tuple[int, ...], lost: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    trace, start_ms, programs = new_trace(length_ms=1000), 0.0, {}
+    made = {"step": (("jvp()", "logits"), ("transpose(jvp())", "logits")), "seen": (("", code),)}
+    for number, (function, places) in enumerate(made.items()):
+        module = ModuleWriter()
+        given = module.add("x", "parameter", shape=(4, 4))
+        for place, (scope, of_code) in enumerate(places):
+            module.add(f"dot.{place}", "dot", given, scope=f"jit({function})/{scope}/dot")
+            module.made_in(of_code)
+        programs[f"jit_{function}({number})"] = module
+    for number in range(8):
+        step, is_long = Step(trace, start_ms), number in long_after
+        trace.marker(number, step.at(0), step.at(STEP_MS))
+        kernels = [(0, 20, "step", "dot.0", 0), (20, STEP_MS + 5 * is_long, "step", "dot.1", 1)]
+        kernels += [(STEP_MS + 12, STEP_MS + 32, "seen", "dot.0", STEP_MS + 10)] * is_long
+        for begin, end, function, name, launch_ms in kernels:
+            stats = in_program(name, f"jit_{function}", int(function == "seen"))
+            step.kernel(
+                0, begin, end, launch_ms=launch_ms, name="dot", op="XlaModule:", stats=stats
+            )
+        start_ms += STEP_MS + (LONG_PAUSE_MS if is_long else PAUSE_MS)
+    path = trace.write(tmp_path)
+    add_programs(path, programs)
+    found = {row.code: row for row in traceview.analyze(tmp_path).findings}
+    stall = found.get("validation-stall")
+    assert (stall and lost_ps(stall)) == (lost and ms(lost[0]) // lost[1])
 
 
 @pytest.mark.parametrize(

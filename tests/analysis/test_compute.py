@@ -453,18 +453,13 @@ def test_a_second_forward_pass_is_on_the_device_of_the_first_and_makes_no_batch(
         )
     ):  # fmt: skip
         module = ModuleWriter()
-        frames = module.message.stack_frame_index
-        frames.file_names.append(b"model.py")
-        frames.function_names.append(b"logits")
-        frames.file_locations.add(file_name_id=1, function_name_id=1, line=7)
-        frames.stack_frames.add(file_location_id=1)
         root = module.add("w", "parameter", shape=(5,) if number else WEIGHTS)
         read = [root]
         if not number:
             read.append(module.add("x", "parameter", shape=BATCH))
         for name, scope in scopes.items():
             root = module.add(name, "dot", *read, scope=scope, shape=result)
-            module.last().metadata.stack_frame_id = 1
+            module.made_in("logits")
         module.computation().root_id = root
         programs[f"jit_{('step', 'seen')[number]}({number})"] = module
     trace = new_trace()

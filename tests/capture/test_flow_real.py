@@ -342,7 +342,7 @@ def of(give):
 
 others = {
     "played": of(lambda x: (tf.zeros([9, 5], tf.int64), head)),
-    "prepared": of(lambda x: tf.repeat(x, 2, axis=0)),
+    "rebuilt": of(lambda x: tf.repeat(x, 2, axis=0)),
     "predicted": of(lambda x: tf.matmul(tf.matmul(x, frozen), head)),
     "logged": of(tf.reduce_sum),
     "other type": of(lambda x: tf.zeros([4, 5])),
@@ -519,4 +519,4 @@ def test_trained_is_what_a_gradient_reaches(described: dict[str, Any]) -> None:
 
 def test_functions_that_give_what_a_step_takes_make_batches(described: dict[str, Any]) -> None:
     """Of the type and all dimensions but the first of an argument; a step gives losses itself, and takes none."""
-    assert described["batches"] == ["played", "prepared"]
+    assert described["batches"] == ["played"]

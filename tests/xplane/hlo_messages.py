@@ -166,6 +166,16 @@ class ModuleWriter:
             written.metadata.source_line = line[1]
         return self._count
 
+    def made_in(self, function: str, file: str = "model.py", line: int = 7) -> None:
+        """Say that the last instruction added was made in a function of Python."""
+        frames = self.message.stack_frame_index
+        frames.file_names.append(file.encode())
+        frames.function_names.append(function.encode())
+        number = len(frames.file_names)
+        frames.file_locations.add(file_name_id=number, function_name_id=number, line=line)
+        frames.stack_frames.add(file_location_id=number)
+        self.last().metadata.stack_frame_id = number
+
 
 def add_programs(path: Path, programs: Mapping[str, Any]) -> None:
     """Append to a trace the plane with compiled programs, by name `jit_step(5)`: modules, or bytes of an `HloProto`."""

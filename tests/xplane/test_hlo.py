@@ -51,6 +51,25 @@ def test_scope_line_and_type_of_elements() -> None:
     assert (found["fusion.2"].scope, found["fusion.2"].line) == ("jit(f)/dense/mul", "model.py:9")
 
 
+def test_a_fusion_is_named_after_the_largest_product_in_it() -> None:
+    """It ends with a sum, and multiplies a little before and much after."""
+    module = ModuleWriter()
+    inner = module.add("p", "parameter", shape=(8, 8), computation=2)
+    line = ("model.py", 7)
+    few = module.add(
+        "few", "dot", inner, inner, shape=(8, 1), scope="jit(f)/few/dot", computation=2
+    )
+    many = module.add(
+        "many", "dot", inner, inner, shape=(8, 8), scope="jit(f)/many/dot", line=line, computation=2
+    )
+    root = module.add("sum", "reduce", many, few, scope="jit(f)/sum", computation=2)
+    module.computation(2).root_id = root
+    x = module.add("x", "parameter", shape=(8, 8))
+    module.add("fusion.2", "fusion", x, calls=(2,), scope="jit(f)/sum")
+    found = read(module.message)["fusion.2"]
+    assert (found.scope, found.line) == ("jit(f)/many/dot", "model.py:7")
+
+
 def test_the_line_is_the_innermost_outside_of_installed_packages() -> None:
     """Frames are numbered from 1: 1 is of the script, 2 inside of it is of a library, 3 of a library alone."""
     module = program()

@@ -97,14 +97,18 @@ def computes_gradients(function: Any) -> bool:
 
 
 def makes_batches(functions: Iterable[Any], of_steps: Iterable[Any]) -> list[Any]:
-    """Those of some concrete functions that give tensors of a kind that one of a step takes and gives not itself.
+    """Those of some concrete functions that give tensors of a kind that one of a step takes and gives not itself, nor they take.
 
     The kind is the type and all dimensions but the first, which a script may cut; a scalar has none.
     """
     steps = list(of_steps)
-    own = [_kinds(each.inputs[: len(each.inputs) - len(each.captured_inputs)]) for each in steps]
-    taken = set[Any]().union(*own) - set[Any]().union(*(_kinds(each.outputs) for each in steps))
-    return [each for each in functions if not taken.isdisjoint(_kinds(each.outputs))]
+    taken = set[Any]().union(*map(_taken, steps))
+    batches = taken - set[Any]().union(*(_kinds(each.outputs) for each in steps))
+    return [each for each in functions if batches & (_kinds(each.outputs) - _taken(each))]
+
+
+def _taken(function: Any) -> set[Any]:
+    return _kinds(function.inputs[: len(function.inputs) - len(function.captured_inputs)])
 
 
 def _kinds(tensors: Iterable[Any]) -> set[Any]:

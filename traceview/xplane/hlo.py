@@ -290,8 +290,19 @@ class _Program:
         }
 
     def _said(self, instruction: HloInstruction, computation: Computation) -> tuple[str, str, str]:
+        """Scope, type and line. What a fusion multiplies is most of its work, whatever it ends with."""
+        if self._is_added(instruction):
+            return self._module.said_around(computation)
         said = self._module.said(instruction)
-        return self._module.said_around(computation) if self._is_added(instruction) else said
+        if instruction.opcode != "fusion" or not instruction.called:
+            return said
+        held = self._module.computation(instruction.called[0])
+        products = [each for each in held.instructions if each.opcode in PRODUCTS]
+        flops = [self._product(each, held, DEEPEST).flops or 0 for each in products]
+        if not any(flops):
+            return said
+        of_largest = self._module.said(products[flops.index(max(flops))])
+        return of_largest if "/" in of_largest[0] else said
 
     def _is_added(self, instruction: HloInstruction) -> bool:
         """Whether it is a copy that XLA has added: the source has none there."""

@@ -34,6 +34,7 @@ from traceview.analysis.facts.dispatch import (
     recast_own_dispatch,
     recast_small_kernels,
 )
+from traceview.analysis.facts.functions import functions_called
 from traceview.analysis.facts.input_supply import (
     LOCK_WAIT_RATIO,
     input_supplies,
@@ -98,9 +99,10 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> tuple[Interv
     """When the caller of one host evaluates between explicit markers, between which of them it saves or restores, and from
     when it has restored to the next marker.
 
-    It evaluates where it calls a graph between two markers and asks for input there or in that graph. The evaluation ends
-    with the last such call, its iterator, or what the devices compute after it; what follows, such as the beginning of an epoch,
-    comes without an evaluation as well.
+    It evaluates where it calls a graph between two markers and asks for input there or in that graph, and where it calls a
+    function that repeats what the one that trains computes. The evaluation begins once the devices have done what
+    trains, and ends with the last such call, its iterator, or what the devices compute after it; what follows, such as the
+    beginning of an epoch, comes without an evaluation as well.
     """
     markers = states.markers
     start, end = markers.end[:-1], markers.start[1:]
@@ -119,6 +121,7 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> tuple[Interv
         of_model = states.rows_of_model
         asks = of_model[is_in(states.kind_of(of_model), _INPUT)]
         evaluates &= _holds(start, end, columns.start_ps[asks])
+    evaluates |= _holds(start, end, _repeated(trace, host, union(start, end)))
     if evaluates.mean() > MOST_EVALUATIONS_RATIO:
         evaluates[:] = False
     begin, until = start[evaluates], end[evaluates]
@@ -129,7 +132,33 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> tuple[Interv
         ends = np.sort(np.concatenate((columns.end_ps[ended], events.end_ps[kernels])))
         last = ends[np.searchsorted(ends, until, side="right") - 1]
         until = np.where((last > begin) & (last <= until), last, until)
+        begin = np.clip(_trained_until(trace, kernels, until), begin, until)
     return union(begin, until), union(start[saves], end[saves]), union(restored, following)
+
+
+def _trained_until(trace: Trace, rows: Int64Array, moments: Int64Array) -> Int64Array:
+    """When, among some device events that began before each moment, the last of a function that trains ended; 0 without one."""
+    events, functions = trace.device_columns, trace.once(functions_called)
+    # `NONE` is the last.
+    rows = rows[np.append(functions.trains, False)[functions.of_event[rows]]]
+    rows = rows[np.argsort(events.start_ps[rows], kind="stable")]
+    ends = np.maximum.accumulate(np.append(0, events.end_ps[rows]))
+    return ends[np.searchsorted(events.start_ps[rows], moments)]
+
+
+def _repeated(trace: Trace, host: int, spans: IntervalSet) -> Int64Array:
+    """When, in some spans, a host launched ops of functions that repeat what the one that trains computes, int64 picoseconds."""
+    events, rows = trace.device_columns, trace.device_rows(host)
+    rows = rows[(events.class_[rows] == ActivityClass.COMPUTE) & (events.launch[rows] != NONE)]
+    launched: Int64Array = trace.host_columns.start_ps[events.launch[rows]]
+    inside = spans.within(launched, launched + 1) > 0
+    if not inside.any():
+        return launched[inside]
+    functions = trace.once(functions_called)
+    # `NONE` is the last.
+    repeats = np.append(functions.repeats, False)[functions.of_event[rows]]
+    kept: Int64Array = launched[inside & repeats]
+    return kept
 
 
 def is_restore(name: bytes) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from traceview.analysis.facts.functions import CODE_RATIO
 from traceview.analysis.rules.rule import Rule
 from traceview.document import numbers
 from traceview.ledger.states import State
@@ -573,8 +574,7 @@ SECOND_FORWARD: Final = _rule(
         "{limit} of the GPU time in compiled functions without gradients or updates, at least {code_ratio} of it in Python "
         "functions, or layers, that one with gradients runs, too"
     ),
-    # A choice of ours: in 3 programs all of it was.
-    limits={"code_ratio": 0.5},
+    limits={"code_ratio": CODE_RATIO},
     action="Call this function in every tenth step only, or, of the same examples, take loss and metrics from the step itself.",
     advice="A `tf.function` returns as many tensors as it likes; a metric of Keras can be updated inside the step.",
     actions={

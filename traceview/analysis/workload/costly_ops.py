@@ -15,7 +15,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.analysis.facts.layers import Place, instructions_that, label_places
+from traceview.analysis.facts.functions import codes_of_labels
+from traceview.analysis.facts.layers import instructions_that, label_places
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.op_work import (
     flops_by_device,
@@ -187,22 +188,6 @@ def labels_by_name(context: Context, ops: OpsByName) -> BoolArray:
 # By what they do together
 
 
-def codes_of_labels(context: Context) -> tuple[tuple[object, ...], Int64Array]:
-    """What made ops, None first, where that is not known, and int64 the place of that of each label.
-
-    It is a file and a Python function in it, for XLA names a fusion after any of its lines, else the layer.
-    """
-    places = context.trace.once(label_places)
-    number_of: dict[object, int] = {None: 0}
-    codes = [number_of.setdefault(_code_of(place), len(number_of)) for place in places.places]
-    return tuple(number_of), np.array(codes, dtype=np.int64)[places.place]
-
-
-def _code_of(place: Place) -> object:
-    line, _, function = place.line.partition(" in ")
-    return (line.rpartition(":")[0], function) if function else place.scopes or None
-
-
 def all_ps(context: Context) -> Int64Array:
     """How long all devices together compute what each label names, int64 picoseconds."""
     labels = np.ones(context.trace.once(op_labels).row.size, dtype=np.bool_)
@@ -256,7 +241,7 @@ def of_one_function(context: Context, is_free: BoolArray, most: float = _ONE_TYP
     Gradients belong to the function of their op. What XLA has compiled it has fused as far as it can.
     """
     is_free = is_free & context.once(_is_of_graph)
-    codes, code = context.once(codes_of_labels)
+    codes, code = context.trace.once(codes_of_labels)
     types, type_ = context.once(types_of_labels)
     ps = context.once(all_ps)
     own = SWEEPS.totals(code, np.where(is_free, ps, 0), len(codes))
