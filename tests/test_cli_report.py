@@ -145,9 +145,11 @@ def test_damage_is_an_error_and_salvage_is_not(command: Command, loop: str, tmp_
     assert "damaged" in command("analyze", str(cut), "--salvage", "--full").out
     # The names of its events come after them.
     cut.write_bytes(path.read_bytes()[:2000])
-    error = command("analyze", str(cut)).err
-    assert "hint: nothing of it can be saved: " in error
-    assert "--salvage" not in error
+    for options in ((), ("--salvage",)):
+        done = command("analyze", str(cut), *options)
+        assert done.code == 4
+        assert "hint: nothing of it can be saved: " in done.err
+        assert "--salvage" not in done.err
 
 
 @pytest.mark.parametrize(

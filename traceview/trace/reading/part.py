@@ -139,20 +139,21 @@ def read_host(path: Location, *, salvage: bool = False, with_digest: bool = True
 
     What the file itself cannot give is in the result and raises nothing; raises `StoreError` if its store fails.
     """
-    error: TraceFormatError | TraceNotFoundError | None = None
-    for accepted in (salvage, True):
-        try:
-            space = read_file(path, salvage=accepted, with_digest=with_digest)
-            part = _PartReader(space, salvage=accepted).part()
-            if error is not None:
-                error.hint = error.hint or salvage_hint(path)
-                if not any(plane.event_metadata and plane.payloads for plane in space.planes):
-                    error.hint = "nothing of it can be saved: names of events come after them; copy the file again"
-            return HostFile(space.size, part, error)
-        except (TraceFormatError, TraceNotFoundError) as reason:
-            error = error or reason
-    if error is not None and error.hint == salvage_hint(path):
-        error.hint = None  # nothing is readable
+    try:
+        space = read_file(path, salvage=False, with_digest=with_digest)
+        return HostFile(space.size, _PartReader(space, salvage=False).part(), None)
+    except (TraceFormatError, TraceNotFoundError) as reason:
+        error = reason
+    try:
+        space = read_file(path, salvage=True, with_digest=with_digest)
+        if any(plane.event_metadata and plane.payloads for plane in space.planes):
+            error.hint = error.hint or salvage_hint(path)
+            part = _PartReader(space, salvage=True).part()
+            return HostFile(space.size, part, None if salvage else error)
+        error.hint = "nothing of it can be saved: names of events come after them; copy the file again"
+    except (TraceFormatError, TraceNotFoundError):
+        # Nothing is readable.
+        error.hint = None if error.hint == salvage_hint(path) else error.hint
     return HostFile(path.stat().st_size if path.exists() else 0, None, error)
 
 
