@@ -17,7 +17,7 @@ from traceview.analysis.gpu_time.steps import FEW_STEPS
 from traceview.analysis.machine.capture import MISSING_HOST, Capture, why_no_device
 from traceview.analysis.measures.device_report import DeviceTime, time_words
 from traceview.analysis.registry import RULES, Results
-from traceview.analysis.rules.finding import SEVERITIES, Finding, FindingLoss
+from traceview.analysis.rules.finding import OF_A_DISTURBANCE, SEVERITIES, Finding, FindingLoss
 from traceview.analysis.rules.rule import CRITICAL_LIMIT, LIMIT, phrases_of, rendered
 from traceview.analysis.rules.sentences import text_phrase
 from traceview.analysis.rules.words import line_words, plain_type
@@ -277,7 +277,7 @@ def by_rank(finding: Finding) -> tuple[int, float, str, tuple[str, ...]]:
 
 
 _OF_ANY_STEP: Final = 0.5
-"""What a step loses because it is small, or disturbed, counts half where findings are ordered: so do healthy ones; a choice of ours."""
+"""The same of what a step loses because it is small: so do healthy ones."""
 
 
 _OF_A_GUESS: Final = 2 / 3
@@ -287,8 +287,8 @@ _OF_A_GUESS: Final = 2 / 3
 def _rank_of_gain(finding: Finding) -> float:
     gain = finding.loss.gain if finding.loss else 0.0
     gain *= _OF_A_GUESS if finding.confidence == "low" else 1
-    is_of_any = finding.sentences[:1] == ("small",) or finding.is_disturbance
-    return gain * (_OF_ANY_STEP if is_of_any else 1)
+    gain *= OF_A_DISTURBANCE if finding.is_disturbance else 1
+    return gain * (_OF_ANY_STEP if finding.sentences[:1] == ("small",) else 1)
 
 
 def profiler_factor(capture: Capture) -> float:

@@ -485,7 +485,7 @@ def _overlap(result: Balance) -> str:
     below = "they run one after another" if result.is_serial else "low"
     return (
         f"The {_noun(result)}s compute together in {numbers.share(ratio)} of the possible time: "
-        f"{'good' if ratio >= chance else below}, independent ones reach {numbers.share(chance)}."
+        f"{'good' if ratio >= chance else below}; by chance it would be {numbers.share(chance)}."
     )
 
 

@@ -187,6 +187,11 @@ def _ways(else_: str) -> str:
     return f"Do it once before the loop, or only every 100th step; else {else_}"
 
 
+_OWN: Final = "own_code"
+_FREE: Final = "code_that_releases_the_GIL"
+_OWN_FREE: Final = f"own_{_FREE}"
+"""Keys of advice: Python of the script itself, what computes without Python's lock, and both."""
+
 _FREE_ACTION: Final = _ways("in a background thread: it releases the GIL.")
 _OWN_ACTION: Final[Advised] = (
     "Write it with NumPy on whole arrays, or do it once before the loop, or only every 100th step.",
@@ -234,10 +239,10 @@ CALLBACK_STALL: Final = Rule(
             "Fetch the tensor once, `values = tensor.numpy()`, and index the array: each index of a tensor runs ops.",
             "Or put what needs the values into a graph, `@tf.function`.",
         ),
-        "free": _FREE_ACTION,
-        "jax-free": _FREE_ACTION,
-        **dict.fromkeys(("own", "jax-own"), _OWN_ACTION),
-        **dict.fromkeys(("own-free", "jax-own-free"), _OWN_FREE_ACTION),
+        _FREE: _FREE_ACTION,
+        f"jax-{_FREE}": _FREE_ACTION,
+        **dict.fromkeys((_OWN, f"jax-{_OWN}"), _OWN_ACTION),
+        **dict.fromkeys((_OWN_FREE, f"jax-{_OWN_FREE}"), _OWN_FREE_ACTION),
         "jax": (
             _ways("in another process: a thread would hold the GIL."),
             "A second jitted function that each step calls belongs into the first.",
@@ -277,14 +282,14 @@ PYTHON_STALL: Final = Rule(
             _ways("in `jax.numpy` inside of `jax.jit`, or in another process."),
             "A thread holds the GIL for up to 5 ms at a time, unless most of its work is NumPy.",
         ),
-        **dict.fromkeys(("own", "jax-own"), _OWN_ACTION),
-        **dict.fromkeys(("own-free", "jax-own-free"), _OWN_FREE_ACTION),
+        **dict.fromkeys((_OWN, f"jax-{_OWN}"), _OWN_ACTION),
+        **dict.fromkeys((_OWN_FREE, f"jax-{_OWN_FREE}"), _OWN_FREE_ACTION),
         "jax-hashed_arguments": (
             "Give the class of the static argument a hash by identity, `@dataclass(frozen=True, eq=False)`, and pass one object each time.",
             "Each call of a jitted function hashes its static arguments, with all that they hold: 24,000 words took 1.8 ms (JAX 0.10).",
         ),
-        "free": (_FREE_ACTION, "Or make it with ops of the `tf.function`."),
-        "jax-free": (
+        _FREE: (_FREE_ACTION, "Or make it with ops of the `tf.function`."),
+        f"jax-{_FREE}": (
             _ways("in a background thread: it releases the GIL; or in `jax.numpy`."),
             "The thread copies ahead, too, with `jax.device_put`. On the CPU `jax.numpy.sort` and its like are slower than NumPy's.",
         ),
@@ -461,7 +466,7 @@ def _keras_key(python: PythonShare | None, instead: str) -> str:
         return _OF_KERAS.get(function, "callback")
     if python and python.state == "runs" and _FIT.match(python.called or ""):
         return "keras"
-    return "callback" if hook and instead in ("", "own", "own-free") else instead
+    return "callback" if hook and instead in ("", _OWN, _OWN_FREE) else instead
 
 
 def _work_key(python: PythonShare | None) -> str:
@@ -471,8 +476,8 @@ def _work_key(python: PythonShare | None) -> str:
     is_numpy = (python.inner or "").startswith(NUMPY)
     is_free = is_numpy if python.frees_lock is None else python.frees_lock
     if python.called is None:
-        return "own-free" if is_free else "own"
-    return "free" if is_free else ""
+        return _OWN_FREE if is_free else _OWN
+    return _FREE if is_free else ""
 
 
 def _beside(waits: Waits, key: str) -> tuple[str, dict[str, Argument]]:

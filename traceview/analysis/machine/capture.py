@@ -522,6 +522,10 @@ def _problems(view: View, result: Capture) -> tuple[doc.Block, ...]:
     return (*doc.notes(*sentences), *doc.remarks(rest))
 
 
+_NOISY: Final = 0.5
+"""Of a step: where steps vary by more, noise hides what matters; a choice of ours."""
+
+
 def _cost_sentence(view: View) -> str | None:
     """The largest overhead of the profiler, or how much steps vary if that is more; None where it was not measured."""
     overheads, measured = _overheads(view), measured_overhead(view)
@@ -532,8 +536,9 @@ def _cost_sentence(view: View) -> str | None:
     if view.is_disturbed:
         return "What recording costs is not known: the recorded steps lose too much to other processes."
     # The profiler makes no step shorter: where they were, they vary by that.
-    vary = numbers.share(max(max(spread, -ratio) for ratio, spread in overheads))
-    return f"What recording costs is within noise: the time from call to call of the step varies by {vary}."
+    vary = max(max(spread, -ratio) for ratio, spread in overheads)
+    within = "is within noise" if vary < _NOISY else "is not known"
+    return f"What recording costs {within}: the time from call to call of the step varies by {numbers.share(vary)}."
 
 
 def measured_overhead(view: View) -> float | None:

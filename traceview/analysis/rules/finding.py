@@ -28,6 +28,9 @@ Severity: TypeAlias = Literal["critical", "warning", "info"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
 Verdict: TypeAlias = Literal["high", "moderate", "none"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
+OF_A_DISTURBANCE: Final = 0.5
+"""How much of what others take counts where findings are ordered, for no change of the script saves it. A choice of ours."""
+
 DISTURBED_RATIO: Final = 0.10
 """Of the GPU time, lost to processes that the script has not started; a choice of ours."""
 EXPLAINS: Final = "explains"

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from traceview.analysis.rules.finding import (
     EXPLAINS,
+    OF_A_DISTURBANCE,
     SEVERITIES,
     Confidence,
     Evidence,
@@ -136,19 +137,19 @@ class Rule(Struct, frozen=True, kw_only=True):
     ) -> Finding:
         """A finding by this rule. `title`, `action`, `notes`, and the second of `confidence`: keys of its sentences."""
         sure, reason = confidence
+        made = Finding(
+            code=self.code,
+            severity="info",
+            confidence=sure,
+            arguments=dict(arguments or {}),
+            loss=loss,
+            evidence=tuple(evidence),
+            devices=tuple(devices),
+            steps=tuple(steps),
+            sentences=(title, action, reason, *notes),
+        )
         return rendered(
-            Finding(
-                code=self.code,
-                severity=severity or self.severity or severity_of(loss, sure),
-                confidence=sure,
-                arguments=dict(arguments or {}),
-                loss=loss,
-                evidence=tuple(evidence),
-                devices=tuple(devices),
-                steps=tuple(steps),
-                sentences=(title, action, reason, *notes),
-            ),
-            self,
+            replace(made, severity=severity or self.severity or severity_of(made)), self
         )
 
     def about(
@@ -297,10 +298,11 @@ _REASONS: Final[Mapping[str, str]] = {
 """Why a finding of any rule is as sure as it is."""
 
 
-def severity_of(loss: FindingLoss | None, confidence: Confidence) -> Severity:
-    """By what a change would save, and how sure the cause is; by nothing else. A guess is one level lower."""
-    cost = loss.saved if loss else 0.0
-    level = (cost >= LIMIT) + (cost >= CRITICAL_LIMIT) - (confidence == "low")
+def severity_of(finding: Finding) -> Severity:
+    """By what a change would save, of a disturbance half of it, and how sure the cause is; a guess is one level lower."""
+    cost = finding.loss.saved if finding.loss else 0.0
+    cost *= OF_A_DISTURBANCE if finding.is_disturbance else 1
+    level = (cost >= LIMIT) + (cost >= CRITICAL_LIMIT) - (finding.confidence == "low")
     return SEVERITIES[::-1][max(level, 0)]
 
 

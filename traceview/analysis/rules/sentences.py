@@ -126,7 +126,7 @@ def _why_no_gain(finding: Finding, loss: FindingLoss, rule: Rule) -> str:
         return "no device was recorded"
     if not rule.states:
         return "only the difference between steps is known"
-    return "threads also waited for cores"
+    return "other threads of the step wait for the same cores"
 
 
 def evidence_phrase(evidence: Sequence[Evidence], rule: Rule) -> Phrase:

@@ -21,6 +21,9 @@ from traceview.base.errors import TraceviewError, UsageError
 from traceview.capture.process.own_threads import Ticker
 
 DEFAULT_STEPS: Final = "10:15"
+_NOISY: Final = 0.5
+"""Of a step: where steps vary by more, noise hides what recording costs; a choice of ours."""
+
 _RANGE: Final = re.compile(r"(\d{0,18})(?:\s*:\s*(\d{1,18}))?", re.ASCII)
 _EXAMPLE: Final = "10:15 records steps 10 to 14"
 
@@ -147,7 +150,7 @@ class StepTimes:
         without, profiled = (
             _quartiles(times)[1] / 1e6 for times in (self.unprofiled, self.profiled)
         )
-        start = f"within noise, as times vary by {spread:.0%} of a step"
+        start = f"{'within noise' if spread < _NOISY else 'not known'}, as times vary by {spread:.0%} of a step"
         if ratio > spread:
             start = f"{profiled - without:.2f} ms per step, {ratio:.0%} of it"
         return f"cost of recording: {start} (median from call to call of the step on the host, without waits for input: {without:.2f} → {profiled:.2f} ms)"

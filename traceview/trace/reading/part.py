@@ -150,7 +150,9 @@ def read_host(path: Location, *, salvage: bool = False, with_digest: bool = True
             error.hint = error.hint or salvage_hint(path)
             part = _PartReader(space, salvage=True).part()
             return HostFile(space.size, part, None if salvage else error)
-        error.hint = "nothing of it can be saved: names of events come after them; copy the file again"
+        error.hint = (
+            "nothing of it can be saved: names of events come after them; copy the file again"
+        )
     except (TraceFormatError, TraceNotFoundError):
         # Nothing is readable.
         error.hint = None if error.hint == salvage_hint(path) else error.hint
