@@ -337,7 +337,7 @@ def test_overlap_has_a_verdict(
         replace(result, concurrency_ratio=ratio, chance_ratio=chance, is_serial=is_serial),
     )
     assert section is not None
-    assert f"of the possible time: {verdict}, independent ones" in section.lead
+    assert f"of the possible time: {verdict}; by chance " in section.lead
 
 
 # Clocks and hardware

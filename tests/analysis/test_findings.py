@@ -290,14 +290,6 @@ def test_the_loss_of_one_host_of_several_is_a_warning(tmp_path: Path) -> None:
     assert severities["damaged-file"] == "warning"
 
 
-def test_without_a_device_plane_the_devices_are_lost_rather_than_absent(tmp_path: Path) -> None:
-    SCENARIOS["plain"]().write(tmp_path / "whole")
-    (whole,) = (tmp_path / "whole").rglob("*.xplane.pb")
-    report = salvaged(tmp_path / "cut", "plain", whole.stat().st_size - 200)
-    assert report.verdict.headline.startswith("The file of host0 is cut off")
-    assert [finding.code for finding in report.findings] == ["damaged-file"]
-
-
 @pytest.mark.parametrize(
     ("lost_bytes", "severity", "confidence"), [(0, "critical", "high"), (60, "warning", "low")]
 )

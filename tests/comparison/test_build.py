@@ -525,6 +525,11 @@ SIDES: dict[str, tuple[list[Report], list[Report]]] = {
         (disturbed(LONG, 0.1), SHORT, "before, which may be the difference"),
         (SHORT, disturbed(LONG, 0.1), "after, which may be the difference"),
         (disturbed(SHORT, 0.1), LONG, "before, which may hide a part of the difference"),
+        (
+            disturbed(LONG, 0.1),
+            disturbed(SHORT, 0.1),
+            "before and the capture after, which may be or hide a part of the difference",
+        ),
     ],
 )
 def test_what_made_the_shorter_steps_longer_is_no_reason(

@@ -101,7 +101,7 @@ def test_a_gain_far_above_its_loss_is_explained(gain_ms: int, is_explained: bool
         (("no_work",), "", (HOST,), "it depends on the work that the idle devices get"),
         (("compute",), "half", (HOST,), "it may be more than the loss"),
         (("input",), "", (), "no device was recorded"),
-        (("input",), "", (HOST,), "threads also waited for cores"),
+        (("input",), "", (HOST,), "other threads of the step wait for the same cores"),
     ],
 )
 def test_a_gain_that_is_not_known_has_its_reason(

@@ -62,14 +62,20 @@ def _limits(
         yield f"{numbers.listed(shared)} {verb} on both sides, which hides a difference"
     if not has_states:
         yield "A run has no step with device events, so no states explain the difference"
+    captures: dict[str, dict[str, str]] = {}
     for name, side in zip(SIDES, (before, after), strict=True):
         causes = Counter(cause for report in side.reports for cause in _disturbances(report))
         for cause, count in sorted(causes.items()):
-            which = (
+            of_all = (
                 f"{count} of {len(side.reports)} captures" if side.reports[1:] else "the capture"
             )
-            effect = "hide a part of" if _is_shorter(name, step) else "be"
-            yield f"{cause} made steps longer in {which} {name}, which may {effect} the difference"
+            captures.setdefault(cause, {})[name] = f"{of_all} {name}"
+    for cause, of_side in captures.items():
+        effects = {"hide a part of" if _is_shorter(name, step) else "be" for name in of_side}
+        effect = " or ".join(sorted(effects))
+        yield (
+            f"{cause} made steps longer in {' and '.join(of_side.values())}, which may {effect} the difference"
+        )
     if step.basis == "assumed":
         yield (
             "One capture of a side does not show how much runs differ without a change; "

@@ -359,7 +359,7 @@ VALIDATION_STALL: Final = Rule(
     meaning="The model is evaluated inside the window, and training waits for it.",
     starts_at=(
         "{limit} of the GPU time in evaluations: between two step markers, after at most half of the steps, the thread of the "
-        "markers calls a graph and asks for input, or a function that repeats what one that trains computes. It says so if two of them or more trace and "
+        "markers calls a graph and asks for input, or a function that repeats one that trains. It says so if two of them or more trace and "
         "compile for {traced_ratio} of their time, else if calls for input take {input_ratio} of it"
     ),
     # Of `predict` of a new model tracing was half.
