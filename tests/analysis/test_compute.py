@@ -240,20 +240,38 @@ def test_updates_by_zeros_are_no_optimizer(helper_ms: float, title: str, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("dense", "code"),
-    [([], "optimizer-bound"), (["AddN", "sgd/update_0/sub"], "batch-free-compute")],
+    ("dense", "made", "words"),
+    [
+        ((), "gradient_tape/mul/Mul:Mul", ""),
+        # What depends on no batch is added to it.
+        (
+            ("gradient_tape/mul/Mul", "sgd/update_0/sub"),
+            "gradient_tape/mul/Mul:Mul",
+            "activity_regularizer",
+        ),
+        # Nothing is: the script converts it.
+        (
+            ("UnsortedSegmentSum", "sgd/update_0/sub"),
+            "UnsortedSegmentSum:UnsortedSegmentSum",
+            "gradient.values",
+        ),
+    ],
 )
 def test_the_update_of_a_table_whose_gradient_is_dense_for_nothing(
-    dense: list[str], code: str, tmp_path: Path
+    dense: tuple[str, ...], made: str, words: str, tmp_path: Path
 ) -> None:
-    ops = [("AddN:AddN", 7), ("sgd/update_0/sub:AssignSubVariableOp", 32)]
-    report = ran(tmp_path, ops, dense_ops=dense)
+    code = "batch-free-compute" if dense else "optimizer-bound"
+    ops = [(made, 7), ("sgd/update_0/sub:AssignSubVariableOp", 32)]
+    report = ran(tmp_path, ops, dense_ops=[*dense])
     codes = {"optimizer-bound", "batch-free-compute"}
     (found,) = (each for each in report.findings if each.code in codes)
     assert found.code == code
     if dense:
         assert found.title.startswith("GPU:0 spends 39.0 of 50.0 ms (78%)")
-        assert "activity_regularizer" in found.action
+        assert words in found.action
+        if words == "gradient.values":
+            # It is named by what converts, though the update takes longer.
+            assert found.title.endswith("that the script makes dense: UnsortedSegmentSum")
 
 
 @pytest.mark.parametrize(
@@ -314,7 +332,7 @@ def test_the_part_of_products_that_is_needless(
         ("sort.1", "jit(f)/jit(argsort)/sort", "on sorting: sort"),
         ("sort.1", "jit(f)/jit(_shuffle)/while/body/sort", "on shuffling: sort"),
         ("sort_gather_fusion", "jit(f)/gather", ""),
-        ("add_fusion", "jit(f)/jit(_normal)/jit(_normal_real)/erf_inv", "on drawing random numbers: erf_inv"),
+        ("add_fusion", "jit(f)/jit(_normal)/jit(_normal_real)/erf_inv", "on drawing random numbers: normal"),
         ("add_fusion", "jit(f)/jit(my_normal)/erf_inv", ""),
         ("dot.2", "jit(f)/transpose(jvp())/checkpoint/rematted_computation/dot_general", "on computing again what jax.checkpoint has dropped: dot_general"),
         ("dot.2", "jit(f)/transpose(jvp())/checkpoint/dot_general", ""),
@@ -705,6 +723,46 @@ def test_ops_that_run_at_once_share_the_time(tmp_path: Path) -> None:
         component(step, 2, 2, "dense/MatMul:MatMul", each_ms=40)
     found = the(analyzed(tmp_path, trace), "costly-ops")
     assert loss_of(found).gpu_time_ratio == pytest.approx(0.4, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("type_", "title"),
+    [("RandomStandardNormal", "on random numbers"), ("MatMul", "on ops")],
+)
+def test_random_numbers_that_train_nothing_are_not_drawn(
+    type_: str, title: str, tmp_path: Path
+) -> None:
+    found = finding_of(
+        ran(tmp_path, [(f"x:{type_}", 10.0)], untrained_ops=["x"]), "untrained-compute"
+    )
+    assert found is not None
+    assert f"{title} that train nothing: {type_}" in found.title
+    assert ("no effect" in found.action) is (type_ != "MatMul")
+
+
+@pytest.mark.parametrize("is_of_batch", [True, False])
+def test_what_is_factored_of_the_batch_cannot_be_kept(is_of_batch: bool, tmp_path: Path) -> None:
+    """A gradient goes through it."""
+    ops = [("net/MatrixInverse:MatrixInverse", 4.5)]
+    ops += [("gradient_tape/net/MatrixInverse:MatrixInverse", 4.5)] * is_of_batch
+    found = finding_of(ran(tmp_path, ops), "matrix-factoring")
+    assert found is not None
+    assert ("every 100th step" not in found.action) is is_of_batch
+
+
+@pytest.mark.parametrize(("length_ms", "is_enough"), [(12.5, True), (11.5, False)])
+def test_what_one_product_would_save(length_ms: float, is_enough: bool, tmp_path: Path) -> None:
+    """Of products for each part of the batch, with their sum: at the usual rate their FLOPs take 6 ms."""
+    ops = [
+        ("large:MatMul", 20.0),
+        ("gradient_tape/x/MatMul_1:BatchMatMulV2", length_ms - 4),
+        ("gradient_tape/x/Sum_1:Sum", 4),
+    ]
+    flops = {"large": 2_000_000, "gradient_tape/x/MatMul_1": 600_000}
+    apart = ["gradient_tape/x/MatMul_1", "gradient_tape/x/Sum_1"]
+    said = title_of(ran(tmp_path, ops, flops=flops, apart_ops=apart), "costly-ops")
+    part = "6.50 of 50.0 ms (13%) on gradients of a matrix that are made for each part of the batch: BatchMatMulV2"
+    assert said == (f"GPU:0 spends {part}" if is_enough else "")
 
 
 @pytest.mark.parametrize(("small", "is_found"), [(90_000, True), (110_000, False)])

@@ -350,6 +350,26 @@ others = {
 called = tf.function(step).get_concrete_function(ONES, tf.zeros([4, 5], tf.int64), tf.zeros([4], tf.int64))
 given = makes_batches(others.values(), [called])
 result["batches"] = [name for name, function in others.items() if any(function is each for each in given)]
+
+
+def multiplied(multiply):
+    @tf.function(input_signature=[tf.TensorSpec([None, 5, 6]), tf.TensorSpec([None, 8, 5])])
+    def step(rows, others):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(multiply(rows * rate, others)))
+        frozen.assign_sub(tape.gradient(loss, frozen))
+
+    return described(step)["apart_ops"]
+
+
+result["apart_ops"] = {
+    "matrix": multiplied(lambda rows, others: tf.matmul(rows, frozen, name="x")),
+    "dots": multiplied(lambda rows, others: tf.einsum("...i,io->...o", rows, frozen, name="x")),
+    "letters": multiplied(lambda rows, others: tf.einsum("bti,io->bto", rows, frozen, name="x")),
+    "once": multiplied(lambda rows, others: tf.tensordot(rows, frozen, 1, name="x")),
+    # Of as many matrices; whether a batch of one is repeated is not known before.
+    "batches": multiplied(lambda rows, others: tf.matmul(others, tf.tensordot(rows, frozen, 1), name="x")),
+}
 mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 with mirrored.scope():
     shared = tf.Variable(tf.ones([6, 3]))
@@ -498,6 +518,14 @@ def test_products_of_which_a_slice_drops_most(
 def test_products_of_which_enough_is_used(kind: str, described: dict[str, Any]) -> None:
     assert described[kind]["dropped_ops"] == []
     assert described[kind]["kept_percent"] == 0
+
+
+def test_gradients_of_a_matrix_for_each_part_of_the_batch(described: dict[str, Any]) -> None:
+    found = described["apart_ops"]
+    assert {*found["matrix"]} == {"gradient_tape/x/MatMul_1", "gradient_tape/x/Sum_1"}
+    assert len(found["dots"]) == 2
+    assert all(name.startswith("gradient_tape/x/") for name in found["dots"])
+    assert not any(found[other] for other in ("letters", "once", "batches"))
 
 
 def test_gradients_that_were_summed_are_summed_again(described: dict[str, Any]) -> None:

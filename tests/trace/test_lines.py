@@ -32,19 +32,7 @@ def lines_of(*graphs: dict[str, int | None]) -> GraphLines:
     return GraphLines(
         [
             GraphValues(
-                (),
-                (),
-                (),
-                (),
-                (),
-                (),
-                (),
-                (),
-                (),
-                (),
-                (),
-                (),
-                (),
+                *((),) * 14,
                 None,
                 None,
                 (),

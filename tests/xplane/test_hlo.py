@@ -70,6 +70,29 @@ def test_a_fusion_is_named_after_the_largest_product_in_it() -> None:
     assert (found.scope, found.line) == ("jit(f)/many/dot", "model.py:7")
 
 
+@pytest.mark.parametrize(("last", "named"), [((), "drawn"), ((8,), "drawn"), ((64, 64), "mean")])
+def test_a_fusion_is_named_after_most_of_its_work(last: tuple[int, ...], named: str) -> None:
+    """Unless what it ends with is a twentieth of that or more."""
+    module = ModuleWriter()
+    node = module.add("p", "parameter", shape=(64, 64), computation=2)
+    for name in ("xor", "or", "log"):
+        scope = f"jit(f)/drawn/{name}"
+        node = module.add(
+            name, name, node, shape=(64, 64), scope=scope, line=("model.py", 7), computation=2
+        )
+    for name in ("broadcast", "iota"):
+        # Nothing is computed here.
+        module.add(name, name, shape=(64, 64, 8), scope="jit(f)/mean/x", computation=2)
+    root = module.add(
+        "reduce", "reduce", node, shape=last, scope="jit(f)/mean/reduce", computation=2
+    )
+    module.computation(2).root_id = root
+    module.add(
+        "fusion.2", "fusion", module.add("x", "parameter"), calls=(2,), scope="jit(f)/mean/reduce"
+    )
+    assert read(module.message)["fusion.2"].scope.split("/")[1] == named
+
+
 def test_the_line_is_the_innermost_outside_of_installed_packages() -> None:
     """Frames are numbered from 1: 1 is of the script, 2 inside of it is of a library, 3 of a library alone."""
     module = program()

@@ -13,6 +13,7 @@ from traceview.graphs.exchanges import sent_again
 from traceview.graphs.flow import NEXT, Flow, around, reached
 from traceview.graphs.pairs import of_pairs
 from traceview.graphs.passes import decoded_again
+from traceview.graphs.products import summed_products
 
 _NO_WORK: Final = frozenset((
     "Const", "Identity", "IdentityN", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "Shape",
@@ -22,7 +23,7 @@ _IN_64_BITS: Final = frozenset(("float64", "complex128"))
 
 _KINDS: Final = (
     "float64", "constant", "batch", "variable", "untrained", "fixed", "summed", "dense", "again", "idle", "sent", "pair",
-    "dropped",
+    "dropped", "apart",
 )  # fmt: skip
 
 
@@ -55,7 +56,7 @@ def describe_values(
     summed = flow.summed_gradients() if needed else set()
     dense = flow.dense(by_others) if has_batch else set()
     again = decoded_again(flow) & needed if needed else set()
-    sent, pairs = sent_again(calls), of_pairs(flow)
+    sent, pairs, parts = sent_again(calls), of_pairs(flow), summed_products(calls)
     few, kept = dropped(flow)
     kinds: dict[str, set[str]] = {}
     for node, op in flow.ops.items():
@@ -83,6 +84,7 @@ def describe_values(
             ("sent", sent),
             ("pair", pairs),
             ("dropped", few),
+            ("apart", parts),
         )
         own.update(kind for kind, nodes in also if node in nodes)
         for name in node[0].names_of(op):

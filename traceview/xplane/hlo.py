@@ -11,10 +11,12 @@ it takes memory traffic rather than units that multiply. Sources: openxla/xla `x
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from math import prod
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from traceview.xplane.columns import Copied, Exchange, Instruction, Need, Program
@@ -228,6 +230,13 @@ _MOST_NUMBERS: Final = MOST_DIMENSIONS + 1
 """Of one field that are looked at."""
 
 
+_COMPUTES_NOTHING: Final = frozenset((
+    "parameter", "constant", "broadcast", "iota", "bitcast", "reshape", "tuple", "get-tuple-element", "slice", "copy",
+))  # fmt: skip
+"""What a fusion holds that it does not compute with."""
+_HARDLY_ANY: Final = 1 / 20
+"""Of the elements that a fusion computes. A choice of ours."""
+
 _LARGE_FACTORS: Final = ((3000, 0.15), (1000, 0.25), (100, 0.5))
 """Prime factors of a length that a transform takes longer for, and which part others take, measured with JAX 0.10 on a CPU."""
 _LONGEST_TRANSFORM: Final = 1 << 32
@@ -290,7 +299,7 @@ class _Program:
         }
 
     def _said(self, instruction: HloInstruction, computation: Computation) -> tuple[str, str, str]:
-        """Scope, type and line. What a fusion multiplies is most of its work, whatever it ends with."""
+        """Scope, type and line; a fusion is named after what is most of its work, whatever it ends with."""
         if self._is_added(instruction):
             return self._module.said_around(computation)
         said = self._module.said(instruction)
@@ -299,10 +308,26 @@ class _Program:
         held = self._module.computation(instruction.called[0])
         products = [each for each in held.instructions if each.opcode in PRODUCTS]
         flops = [self._product(each, held, DEEPEST).flops or 0 for each in products]
-        if not any(flops):
-            return said
-        of_largest = self._module.said(products[flops.index(max(flops))])
-        return of_largest if "/" in of_largest[0] else said
+        if any(flops):
+            most = self._module.said(products[flops.index(max(flops))])
+        else:
+            most = self._said_of_most(held, said[0].rpartition("/")[0])
+        return most if "/" in most[0] else said
+
+    def _said_of_most(self, held: Computation, scope: str) -> tuple[str, str, str]:
+        """The same of what computes most elements in a fusion, if hardly any are computed in the scope of its end."""
+        count: Counter[str] = Counter()
+        said_in: dict[str, tuple[str, str, str]] = {}
+        for each in held.instructions:
+            if each.opcode not in _COMPUTES_NOTHING:
+                said = self._module.said(each)
+                around = said[0].rpartition("/")[0]
+                said_in[around] = said
+                count[around] += max(self._shape(each.shape).size, 0)
+        most, size = max(count.items(), key=itemgetter(1), default=("", 0))
+        whole = count.total()
+        is_most = 2 * size > whole and count[scope] <= _HARDLY_ANY * whole
+        return said_in[most] if is_most else ("", "", "")
 
     def _is_added(self, instruction: HloInstruction) -> bool:
         """Whether it is a copy that XLA has added: the source has none there."""

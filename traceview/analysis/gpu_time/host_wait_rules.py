@@ -279,6 +279,10 @@ HOST_BOUND: Final = Rule(
             "Give the devices more work per call: a larger batch, or several steps (`steps_per_execution` in Keras, a `tf.range` loop "
             "in a `tf.function`)."
         ),
+        "small_of_several": (
+            "Give the devices more work per call: a larger batch, or several steps in a `tf.range` loop in a `tf.function`.",
+            "`steps_per_execution` of Keras ended with an error on two replicas (Keras 3.15, TensorFlow 2.21).",
+        ),
         **TURNED_OFF,
         **CONVERSIONS,
         "jax-many_puts": (

@@ -291,7 +291,7 @@ def _host_ops(waits: Waits) -> Finding | None:
     line = {} if is_small else waits.line_of_calls
     action = "ops_of_replicas" if is_replica else ""
     if is_small or is_of_dispatch:
-        action = "small"
+        action = "small_of_several" if waits.context.ledger.devices[1:] else "small"
     # Nor is it one of a program on CPUs to be small, whose ops would else be as small.
     is_usual = is_small and is_replica and waits.loss.share < CLEAR_RATIO
     python = waits.python(State.PYTHON) if line else None

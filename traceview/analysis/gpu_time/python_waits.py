@@ -144,6 +144,10 @@ _NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
         ("keras", "jax-keras"),
         "Run several steps per call, `model.compile(..., steps_per_execution=10)`: between two calls Keras runs Python of its own.",
     ),
+    "keras_of_several": (
+        "Run fewer steps, with a larger batch: between two calls Keras runs Python of its own.",
+        "`steps_per_execution` above 1 ended with an error on two replicas (Keras 3.15, TensorFlow 2.21).",
+    ),
     "native": "Do what the line asks the framework for less often: `if step % 100 == 0: ...`. That fetches values, or runs ops and functions.",
 }
 
@@ -566,6 +570,8 @@ def between_steps(waits: Waits) -> Finding | None:
         evidence.append(Evidence("eager_ops_per_step", calls.count_per_step, least, ""))
     note, beside = _beside(waits, key)
     action = _action(key, note)
+    if action == "keras" and len(waits.context.ledger.devices) > 1:
+        action = "keras_of_several"
     if ops is not None and _INDEXES in ops[0].types:
         action = "indexing"
     elif key == "unseen" and waits.is_sampled:

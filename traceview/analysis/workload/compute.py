@@ -59,12 +59,14 @@ from traceview.analysis.workload.compute_rules import (
 from traceview.analysis.workload.costly_ops import (
     AGAIN,
     BY_NAME,
+    DRAWN,
     GROUPS,
     LOW_RATE,
     all_ps,
     labels_by_name,
     multiplies_nothing,
     own_part,
+    saved_at_usual_rate,
     slow_products,
     types_of_labels,
 )
@@ -257,6 +259,9 @@ def _gives_examples_again(context: Context) -> bool:
     return all(supply is not None and supply.gives_again for supply in supplies)
 
 
+_CONVERTS: Final = "UnsortedSegmentSum"
+"""The type of the op that makes `tf.IndexedSlices` a tensor (TensorFlow 2.21)."""
+
 _BY_GRAPH: Final = (
     (BATCH_WORK, "batch_ops"),
     (VARIABLE_WORK, "variable_ops"),
@@ -357,14 +362,21 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     is_model = kind_of_label == NONE
     # No trace shows what an op depends on.
     nowhere = np.zeros_like(is_model)
-    fixed = named["fixed_ops"]
+    fixed, phases = named["fixed_ops"], context.trace.once(label_places).phase
+    drawn = labels_by_name(context, DRAWN)
     keys = {"variable_ops": ("dense", "dense_ops"), "untrained_ops": ("zeros", "idle_ops")}
     for rule, field in _BY_GRAPH:
         labels = named[field] & is_model & ~fixed
         key, of_field = keys.get(field, ("", field))
         ps = context.once(all_ps)
         own = key if 2 * ps[labels & named[of_field]].sum() > ps[labels].sum() else ""
-        yield _of_ops(context, rule, labels, shown=nowhere, key=own)
+        made_by = None
+        if own == "dense" and not (named[of_field] & (phases == Phase.BACKWARD)).any():
+            # No other gradient is added: the script converts this one.
+            own, made_by = "converted", _CONVERTS
+        if rule is UNTRAINED and not own and 2 * ps[labels & drawn].sum() > ps[labels].sum():
+            own = "random"
+        yield _of_ops(context, rule, labels, shown=nowhere, key=own, made_by=made_by)
     if context.once(_gives_examples_again) and not context.trace.once(assigns_eagerly):
         frozen = named["batch_ops"] & fixed & is_model
         yield _of_ops(context, BATCH_WORK, frozen, shown=nowhere, key="frozen")
@@ -395,6 +407,11 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     found = _of_ops(context, COSTLY_OPS, pairs, part, shown=nowhere, key="pairs")
     yield found
     is_explained |= pairs & (found is not None)
+    apart = named["apart_ops"] & ~(context.once(_misplaced_labels) | is_explained)
+    part = own_part(context, apart) * saved_at_usual_rate(context, apart)
+    found = _of_ops(context, COSTLY_OPS, apart, part, shown=nowhere, key="apart")
+    yield found
+    is_explained |= apart & (found is not None)
     few = named["dropped_ops"] & ~(context.once(_misplaced_labels) | is_explained)
     kept = (host.captured.graphs.kept_percent or 0 for host in context.trace.hosts)
     found = _of_ops(context, COSTLY_OPS, few, 1 - max(kept, default=0) / 100, key="dropped")
@@ -407,6 +424,9 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
         action = f"exchanged_{known.key}"
         if action not in known.rule.actions or not _is_mostly_exchange(context, labels, rows):
             action = known.key
+        if known.rule is FACTORING and (labels & (phases == Phase.BACKWARD)).any():
+            # A gradient goes through it: of other batches it is another.
+            action = "batch"
         # What is exchanged for it again is a collective as any other.
         also = rows if known.rule is not RECOMPUTED else False
         found = _of_ops(context, known.rule, labels, saved, key=known.key, also=also, action=action)
@@ -444,8 +464,9 @@ def _of_ops(
     devices: Collection[int] | None = None,
     also: BoolArray | bool = False,
     action: str | None = None,
+    made_by: str | None = None,
 ) -> Finding | None:
-    """The finding about some ops, with the type and the line of those that take longest.
+    """The finding about some ops, with the type and the line of those that take longest, or of the type `made_by`.
 
     `saved_ratio`: how much of their time is the loss, for the reason that `note` gives. `shown`: labels that the trace shows to
     be such ops; where none of these took time, graphs of the capture do. `key`: of its title, and its action unless `action` is
@@ -458,11 +479,12 @@ def _of_ops(
         return None
     is_of_graph = shown is not None and not ops.by_label[shown].any()
     by_label = ops.by_label
-    if ops.types:
+    types = [made_by] if made_by and made_by in ops.by_type else ops.types[:1]
+    if types:
         # The line is that of the ops that are named.
         every, of_label = context.once(types_of_labels)
-        by_label = np.where(of_label == every.index(ops.types[0]), by_label, 0)
-    arguments = _named(context, ops.types[:1], by_label)
+        by_label = np.where(of_label == every.index(types[0]), by_label, 0)
+    arguments = _named(context, types, by_label)
     rows = ops.rows | also
     notes = [note, key]
     exchanged = context.ledger.loss(rows & context.ledger.rows(states=(State.COMMUNICATION,)))

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -72,8 +73,15 @@ _PRIMITIVE: Final = lazy_pattern(r"[a-z][a-z0-9_]{0,40}")
 _KNOWN: Final = {"dot": "dot_general", "convolution": "conv_general_dilated", "command_buffer_": ""}
 
 
+_DRAWS: Final = lazy_pattern(
+    r"jit\(_(bernoulli|exponential|gamma|gumbel|normal|normal_real|randint|truncated_normal|uniform)\)"
+    r"|(random_bits|rng_bit_generator|rng_uniform|threefry2x32)$"
+)
+"""Functions of `jax.random`, and the primitives that they call (JAX 0.10)."""
+
+
 def _type_of(instruction: Instruction) -> str:
-    """`gather` of `jit(step)/take/gather`; `copy` of `copy.3`; "" of a CUDA graph, which hides its ops."""
+    """`gather` of `jit(step)/take/gather`; `copy` of `copy.3`; "" of a CUDA graph, which hides its ops; what numbers are drawn for."""
     last, name = instruction.scope.rpartition("/")[2], instruction.name.decode("utf-8", "replace")
     own = name.rstrip("0123456789").removesuffix(".") or name
     # `convolution-base-dilated` is one, too.
@@ -81,6 +89,9 @@ def _type_of(instruction: Instruction) -> str:
     if known is not None:
         # Gradients of products end with the transposition of their result.
         return known
+    drawn = _DRAWS.search(instruction.scope)
+    if drawn:
+        return str(drawn[1] or drawn[2])
     return instruction.op_type or (last if _PRIMITIVE.fullmatch(last) else own)
 
 
@@ -102,11 +113,6 @@ _FACTORINGS: Final = lazy_pattern(
 )
 """Primitives of JAX (0.4 to 0.11), with which the scope of an instruction ends."""
 _SORTS: Final = frozenset(["sort", "top_k", "approx_top_k"])
-_DRAWS: Final = lazy_pattern(
-    r"jit\(_(?:bernoulli|exponential|gamma|gumbel|normal|normal_real|randint|truncated_normal|uniform)\)"
-    r"|(?:random_bits|rng_bit_generator|rng_uniform|threefry2x32)$"
-)
-"""Functions of `jax.random`, and the primitives that they call (JAX 0.10)."""
 _SHUFFLES: Final = lazy_pattern(r"jit\(_(?:permutation|shuffle)\)")
 """Those that sort all of what they draw from."""
 _COPY: Final = lazy_pattern(rb"copy(?:\.\d+)?")
@@ -117,6 +123,13 @@ def _is_copy(copied: str, each: Instruction) -> bool:
     """Whether an instruction is such a copy."""
     return each.copied == copied and _COPY.fullmatch(each.name) is not None
 
+
+DRAWN: Final = OpsByName(
+    COSTLY_OPS,
+    "random",
+    lazy_pattern(r"(?:Stateless)?(?:Multinomial|Random|(?:Parameterized)?TruncatedNormal)\w*"),
+    lambda each: _DRAWS.search(each.scope) is not None,
+)
 
 BY_NAME: Final = (
     OpsByName(UNTRAINED, "number", is_one=lambda each: each.need == "number"),
@@ -146,12 +159,7 @@ BY_NAME: Final = (
         lazy_pattern(r"(?:InTopK|TopK|Unique)(?:With\w+)?(?:V2)?"),
         lambda each: each.scope.rpartition("/")[2] in _SORTS,
     ),
-    OpsByName(
-        COSTLY_OPS,
-        "random",
-        lazy_pattern(r"(?:Stateless)?(?:Multinomial|Random|(?:Parameterized)?TruncatedNormal)\w*"),
-        lambda each: _DRAWS.search(each.scope) is not None,
-    ),
+    DRAWN,
     OpsByName(
         COSTLY_OPS,
         "images",
@@ -298,24 +306,36 @@ GROUPS: Final = (
 LOW_RATE: Final = replace(COSTLY_OPS, limit=PRODUCTS_RATIO)
 
 
-def slow_products(context: Context) -> tuple[BoolArray, float]:
-    """Which labels are products that do few FLOPs for their time, and how much of that they would save at the usual rate.
+_Floats = npt.NDArray[np.float64]
 
-    Half of the FLOPs are done at the usual rate or a higher one.
-    """
+
+def slow_products(context: Context) -> tuple[BoolArray, float]:
+    """Which labels are products that do few FLOPs for their time, and how much of that they would save at the usual rate."""
+    flops, ps, usual = context.once(_usual_rate)
+    is_slow: BoolArray = (flops > 0) & (flops < SLOW_RATE * usual * ps)
+    return is_slow, saved_at_usual_rate(context, is_slow)
+
+
+def saved_at_usual_rate(context: Context, labels: BoolArray) -> float:
+    """How much of their time some labels would save if all of it went for their FLOPs, at the usual rate of products."""
+    flops, ps, usual = context.once(_usual_rate)
+    whole_ps = float(ps[labels].sum())
+    return (
+        max(1 - float(flops[labels].sum()) / usual / whole_ps, 0.0) if whole_ps and usual else 0.0
+    )
+
+
+def _usual_rate(context: Context) -> tuple[_Floats, _Floats, float]:
+    """The known FLOPs and the picoseconds of each label on all devices, and the rate at which, or faster, half of them are done."""
     flops = np.zeros(context.trace.once(op_labels).row.size)
     ps = np.zeros_like(flops)
     for of in context.once(flops_by_device).values():
         flops += of.known_flops
         ps += of.duration_ps.every
-    is_known = (flops > 0) & (ps > 0)
-    if not is_known.any():
-        return is_known, 0.0
-    rate = np.divide(flops, ps, out=np.zeros_like(flops), where=is_known)
-    order = np.flatnonzero(is_known)
-    order = order[np.argsort(rate[order], kind="stable")]
-    done = np.cumsum(flops[order])
-    usual = rate[order[np.searchsorted(done, done[-1] / 2)]]
-    is_slow: BoolArray = is_known & (rate < SLOW_RATE * usual)
-    slow_ps = float(ps[is_slow].sum())
-    return is_slow, 1 - float(flops[is_slow].sum()) / usual / slow_ps if slow_ps else 0.0
+    known = np.flatnonzero((flops > 0) & (ps > 0))
+    if not known.size:
+        return flops, ps, 0.0
+    rate = flops[known] / ps[known]
+    order = np.argsort(rate, kind="stable")
+    done = np.cumsum(flops[known[order]])
+    return flops, ps, float(rate[order[np.searchsorted(done, done[-1] / 2)]])
