@@ -32,7 +32,8 @@ def lines_of(*graphs: dict[str, int | None]) -> GraphLines:
     return GraphLines(
         [
             GraphValues(
-                *((),) * 14,
+                *((),) * 15,
+                None,
                 None,
                 None,
                 (),

@@ -1,8 +1,9 @@
-"""Finds gradients of a matrix that are made for each part of the batch and then summed, where one product would do."""
+"""Finds products of matrices that do more than they have to: gradients for each part of the batch, and rows that are repeated."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 from typing import Any, Final
 
 from traceview.graphs.calls import GRADIENT_SCOPE, Call
@@ -33,3 +34,63 @@ def _has_fewer(product: Any, total: Any) -> bool:
     last = takers[0] if len(takers) == 1 and takers[0].type == "Reshape" else total
     of_last, of_product = last.outputs[0].shape.rank, product.outputs[0].shape.rank
     return of_last is not None and of_product is not None and of_last < of_product
+
+
+_VIEWS: Final = frozenset(("Cast", "ExpandDims", "Identity", "Reshape", "Transpose"))
+_REPEATS: Final = frozenset(("BroadcastTo", "Tile"))
+_MULTIPLY: Final = frozenset((*_PRODUCTS, "MatMul")) - {"Einsum"}
+
+
+def repeated_products(calls: Iterable[Call]) -> tuple[set[tuple[Call, str]], int]:
+    """Products with a matrix of what was repeated, perhaps joined with other features, their gradients, and what repeats and joins.
+
+    Besides how much of such a product is the same again, in percent, at least. What repeats features themselves is none.
+    """
+    found, least = set[tuple[Call, str]](), 100
+    for call in calls:
+        for op in call.ops:
+            if op.type not in _MULTIPLY or GRADIENT_SCOPE in op.name:
+                continue
+            wide = op.inputs[1].shape
+            joined = _source(op.inputs[0])
+            if wide.rank != 2 or _features(joined.outputs[0]) != wide[0] or not wide[0]:
+                continue
+            parts = joined.inputs[:-1] if joined.type == "ConcatV2" else joined.outputs
+            sources = [(part, _source(part)) for part in parts]
+            again = sum(_features(part) * _again(source) for part, source in sources)
+            percent = int(100 * again / wide[0])
+            if percent >= _LEAST_AGAIN:
+                least = min(least, percent)
+                repeats = [source for _, source in sources if _again(source)]
+                found.update((call, each.name) for each in (op, joined, *repeats))
+                within = f"{GRADIENT_SCOPE}{op.name}/"
+                found.update((call, each.name) for each in call.ops if each.name.startswith(within))
+    return found, least if found else 0
+
+
+_LEAST_AGAIN: Final = 25
+"""Percent: of less there is little to gain. A choice of ours."""
+
+
+def _source(tensor: Any) -> Any:
+    """The op that made the numbers of a tensor, in whatever shape."""
+    op = tensor.op
+    while op.type in _VIEWS:
+        op = op.inputs[0].op
+    return op
+
+
+def _features(tensor: Any) -> int:
+    """The last dimension of a tensor, 0 where it is not known."""
+    return (tensor.shape[-1] or 0) if tensor.shape.rank else 0
+
+
+def _again(op: Any) -> float:
+    """How much of what an op gives repeats whole rows of its input; 0 of another op, and where that is not known."""
+    if op.type not in _REPEATS or _features(op.inputs[0]) != _features(op.outputs[0]):
+        return 0.0
+    before, after = (each.shape.as_list() for each in (op.inputs[0], op.outputs[0]))
+    if before.count(None) != after.count(None):
+        return 0.0
+    sizes = [prod(each for each in of if each is not None) for of in (before, after)]
+    return 1 - sizes[0] / sizes[1] if sizes[1] > 0 else 0.0

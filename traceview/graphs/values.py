@@ -13,7 +13,7 @@ from traceview.graphs.exchanges import sent_again
 from traceview.graphs.flow import NEXT, Flow, around, reached
 from traceview.graphs.pairs import of_pairs
 from traceview.graphs.passes import decoded_again
-from traceview.graphs.products import summed_products
+from traceview.graphs.products import repeated_products, summed_products
 
 _NO_WORK: Final = frozenset((
     "Const", "Identity", "IdentityN", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "Shape",
@@ -23,7 +23,7 @@ _IN_64_BITS: Final = frozenset(("float64", "complex128"))
 
 _KINDS: Final = (
     "float64", "constant", "batch", "variable", "untrained", "fixed", "summed", "dense", "again", "idle", "sent", "pair",
-    "dropped", "apart",
+    "dropped", "apart", "copied",
 )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def describe_values(
     dense = flow.dense(by_others) if has_batch else set()
     again = decoded_again(flow) & needed if needed else set()
     sent, pairs, parts = sent_again(calls), of_pairs(flow), summed_products(calls)
-    few, kept = dropped(flow)
+    (few, kept), (copied, percent) = dropped(flow), repeated_products(calls)
     kinds: dict[str, set[str]] = {}
     for node, op in flow.ops.items():
         if op.type in _NO_WORK:
@@ -85,6 +85,7 @@ def describe_values(
             ("pair", pairs),
             ("dropped", few),
             ("apart", parts),
+            ("copied", copied),
         )
         own.update(kind for kind, nodes in also if node in nodes)
         for name in node[0].names_of(op):
@@ -94,7 +95,7 @@ def describe_values(
         for kind in _KINDS
     }
     same_batch = flow.replicas_of(changing - by_state) if needed else 0
-    return {**ops, "kept_percent": kept, "same_batch": same_batch}
+    return {**ops, "kept_percent": kept, "copied_percent": percent, "same_batch": same_batch}
 
 
 def _widens(op: Any) -> bool:

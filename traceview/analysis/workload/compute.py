@@ -412,6 +412,13 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     found = _of_ops(context, COSTLY_OPS, apart, part, shown=nowhere, key="apart")
     yield found
     is_explained |= apart & (found is not None)
+    copied = named["copied_ops"] & ~(context.once(_misplaced_labels) | is_explained)
+    same = (host.captured.graphs.copied_percent or 0 for host in context.trace.hosts)
+    found = _of_ops(
+        context, COSTLY_OPS, copied, max(again, default=0) / 100, shown=nowhere, key="copied"
+    )
+    yield found
+    is_explained |= copied & (found is not None)
     few = named["dropped_ops"] & ~(context.once(_misplaced_labels) | is_explained)
     kept = (host.captured.graphs.kept_percent or 0 for host in context.trace.hosts)
     found = _of_ops(context, COSTLY_OPS, few, 1 - max(kept, default=0) / 100, key="dropped")

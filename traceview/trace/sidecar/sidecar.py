@@ -425,7 +425,8 @@ class GraphValues(Struct, frozen=True):
     what depends on no batch, and its update. `again_ops`: of passes without gradients over drawn ids, which a later one computes
     again. `idle_ops`: on which only updates by zeros depend. `sent_ops`: exchanges of what all devices have alike. `pair_ops`: that
     combine all pairs of rows number by number, which are then summed. `dropped_ops`: products of which slices keep `kept_percent` at
-    most. `apart_ops`: gradients of a matrix that are made for each part of the batch and then summed. `same_batch`: the replicas that read the same batch, each all of it.
+    most. `apart_ops`: gradients of a matrix that are made for each part of the batch and then summed.
+    `copied_ops`: products with rows that were repeated, of which `copied_percent` or more is the same again. `same_batch`: the replicas that read the same batch, each all of it.
     `makes_batches`: other functions that give tensors of a kind that a step takes and does not give itself.
     `lines`: of the script, each once. `line_of`: which of them made each op, or, where a name ends with a slash, all ops of a
     scope; None where ops of several functions have the name. `flops`: the floating-point operations of each product of
@@ -447,7 +448,9 @@ class GraphValues(Struct, frozen=True):
     pair_ops: tuple[str, ...]
     dropped_ops: tuple[str, ...]
     apart_ops: tuple[str, ...]
+    copied_ops: tuple[str, ...]
     kept_percent: RecordedCount | None
+    copied_percent: RecordedCount | None
     same_batch: RecordedCount | None
     makes_batches: tuple[str, ...]
     lines: tuple[str, ...]
