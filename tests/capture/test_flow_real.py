@@ -14,7 +14,7 @@ pytestmark = pytest.mark.tensorflow
 SCRIPT = """
 import json
 import tensorflow as tf
-from traceview.graphs.calls import makes_batches
+from traceview.graphs.calls import is_concrete, makes_batches, traces, updates_alone
 from traceview.graphs.values import describe_values
 
 (cpu,) = tf.config.list_physical_devices("CPU")
@@ -370,6 +370,23 @@ result["apart_ops"] = {
     # Of as many matrices; whether a batch of one is repeated is not known before.
     "batches": multiplied(lambda rows, others: tf.matmul(others, tf.tensordot(rows, frozen, 1), name="x")),
 }
+asked = []
+
+
+@tf.function
+def numbered(x):
+    # As the key of a collective, which is another with each call.
+    graph = tf.compat.v1.get_default_graph()
+    number = graph.capture_call_time_value(lambda: asked.append(1) or tf.constant(1.0), tf.TensorSpec([]))
+    return tf.matmul(x * number, frozen)
+
+
+late = numbered.get_concrete_function(ONES)
+asked.clear()
+assert is_concrete(late) and not is_concrete(numbered) and traces(late) == [late]
+makes_batches([late], [late])
+updates_alone(late)
+result["asked"] = len(asked)
 mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 with mirrored.scope():
     shared = tf.Variable(tf.ones([6, 3]))
@@ -518,6 +535,12 @@ def test_products_of_which_a_slice_drops_most(
 def test_products_of_which_enough_is_used(kind: str, described: dict[str, Any]) -> None:
     assert described[kind]["dropped_ops"] == []
     assert described[kind]["kept_percent"] == 0
+
+
+def test_what_a_function_is_given_with_each_call_is_not_made_to_describe_it(
+    described: dict[str, Any],
+) -> None:
+    assert described["asked"] == 0
 
 
 def test_gradients_of_a_matrix_for_each_part_of_the_batch(described: dict[str, Any]) -> None:

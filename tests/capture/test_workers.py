@@ -96,16 +96,16 @@ def free_addresses(count: int) -> list[str]:
 
 
 def launch(
-    folder: Path, command: Sequence[str], addresses: Sequence[str], apart_s: float
+    folder: Path, commands: Sequence[Sequence[str]], addresses: Sequence[str], apart_s: float
 ) -> Workers:
-    """Start a worker per address, the second one later, and wait until both have ended.
+    """Start a worker per command and address, the second one later, and wait until both have ended.
 
     A launch in which native code crashed is said, taken back and made again; any other failure is one.
     """
     logs, kept = folder / "logs", folder / "kept"
     logs.mkdir(exist_ok=True)
     shutil.copytree(logs, kept)
-    codes, texts = finished(folder, command, addresses, apart_s)
+    codes, texts = finished(folder, commands, addresses, apart_s)
     for _ in range(MAX_REPEATS):
         if not (CRASHES & {*codes} and "Fatal Python error" in "".join(texts)):
             break
@@ -113,7 +113,7 @@ def launch(
         warnings.warn(said, stacklevel=2)
         shutil.rmtree(logs)
         shutil.copytree(kept, logs)
-        codes, texts = finished(folder, command, addresses, apart_s)
+        codes, texts = finished(folder, commands, addresses, apart_s)
     shutil.rmtree(kept)
     assert codes == [0] * len(codes), "\n".join(texts)
     lines = [[line for line in text.splitlines() if line.startswith(str(logs))] for text in texts]
@@ -121,12 +121,12 @@ def launch(
 
 
 def finished(
-    folder: Path, command: Sequence[str], addresses: Sequence[str], apart_s: float
+    folder: Path, commands: Sequence[Sequence[str]], addresses: Sequence[str], apart_s: float
 ) -> tuple[list[int], list[str]]:
     """Exit codes and output of the workers."""
-    commands = [[*command, str(index), *addresses] for index in range(len(addresses))]
+    whole = [[*command, str(index), *addresses] for index, command in enumerate(commands)]
     environment = QUIET(PYTHONFAULTHANDLER="1")
-    done = run_together(folder, commands, [environment] * len(addresses), apart_s)
+    done = run_together(folder, whole, [environment] * len(addresses), apart_s)
     return [each.returncode for each in done], [each.stdout + each.stderr for each in done]
 
 
@@ -138,7 +138,10 @@ def launches(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workers, Workers
     (folder / "api.py").write_text(API, encoding="utf-8")
     addresses = free_addresses(2)
     plain = ["-m", "traceview", "capture", "--steps", "10:15", "plain.py"]
-    return launch(folder, plain, addresses, 3), launch(folder, ["api.py"], addresses, 0)
+    return (
+        launch(folder, [plain, plain], addresses, 3),
+        launch(folder, [["api.py"]] * 2, addresses, 0),
+    )
 
 
 def check_run(run: Path, batch_found_by: str) -> None:
@@ -228,3 +231,13 @@ def test_captures_in_a_program_that_follow_at_once(launches: tuple[Workers, Work
     # That TensorFlow may crash a worker as its profile ends is said to every one; nothing else is.
     warned = [line for line in "".join(workers.text).splitlines() if "CaptureWarning:" in line]
     assert [line for line in warned if STOP_RISK not in line] == []
+
+
+def test_one_worker_of_two_is_captured_and_both_go_on(tmp_path: Path) -> None:
+    """Keys of collectives are made when a function is called: one more in one worker, and they never meet again."""
+    (tmp_path / "plain.py").write_text(PLAIN, encoding="utf-8")
+    capture = ["-m", "traceview", "capture", "--steps", "10:15", "plain.py"]
+    workers = launch(tmp_path, [capture, ["plain.py"]], free_addresses(2), 0)
+    (run,) = workers.runs[0]
+    assert [path.suffix for path in sorted(run.iterdir())] == [".json", ".pb"]
+    assert "worker 1 did not join this run" in workers.text[0]

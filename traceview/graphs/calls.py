@@ -37,8 +37,17 @@ def traces(function: Any) -> list[Any]:
     """The graphs of a `tf.function` as concrete functions, oldest first; of a concrete function itself. Nothing is traced."""
     cache = getattr(function, "_function_cache", None)
     if cache is None:
-        return [function] if hasattr(function, "captured_inputs") else []
+        return [function] if is_concrete(function) else []
     return list(cache.values())
+
+
+def is_concrete(function: Any) -> bool:
+    """Whether it is a concrete function.
+
+    By its type: to ask one for what it captures makes what it is given with each call, such as the key of a collective, of which
+    other workers then have another.
+    """
+    return hasattr(type(function), "captured_inputs")
 
 
 def trace_count(function: Any) -> int:
@@ -108,7 +117,13 @@ def makes_batches(functions: Iterable[Any], of_steps: Iterable[Any]) -> list[Any
 
 
 def _taken(function: Any) -> set[Any]:
-    return _kinds(function.inputs[: len(function.inputs) - len(function.captured_inputs)])
+    return _kinds(_arguments(function.graph))
+
+
+def _arguments(graph: Any) -> list[Any]:
+    """What the graph of a function is given by its caller, without what it captures."""
+    captured = {id(each) for each in (*graph.internal_captures, *graph.deferred_internal_captures)}
+    return [each for each in graph.inputs if id(each) not in captured]
 
 
 def _kinds(tensors: Iterable[Any]) -> set[Any]:
@@ -119,7 +134,7 @@ def _kinds(tensors: Iterable[Any]) -> set[Any]:
 def updates_alone(function: Any) -> bool:
     """Whether a concrete function without arguments only updates variables that are trained, as after micro-batches."""
     with suppress(Exception):  # private parts of TensorFlow
-        is_given_data = len(function.inputs) > len(function.captured_inputs)
+        is_given_data = bool(_arguments(function.graph))
         is_of_model = any(variable.trainable for variable in function.graph.variables)
         is_alone = is_of_model and not is_given_data
         return is_alone and {*_training_parts(function.graph)} == {"update"}

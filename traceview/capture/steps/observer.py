@@ -27,7 +27,13 @@ from weakref import WeakKeyDictionary, ref
 
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.window.step_window import StepWindow, is_end_of_data
-from traceview.graphs.calls import computes_gradients, trace_count, traces, updates_alone
+from traceview.graphs.calls import (
+    computes_gradients,
+    is_concrete,
+    trace_count,
+    traces,
+    updates_alone,
+)
 
 Kind = Literal["function", "replicas", "keras", "eager"]
 _KINDS: Final[dict[Kind, str]] = {
@@ -334,9 +340,9 @@ class Observer(Recognizer):
         """The callee of a `tf.function` object, and of a concrete function, which may be one of it by its name."""
         callee = self._of_function.get(function)
         if callee is None:
-            is_concrete = hasattr(function, "captured_inputs")
-            name = name_of_concrete(function) if is_concrete else name_of(function)
-            callee = (self._named if is_concrete else self._new)(name, "function")
+            named = is_concrete(function)
+            name = name_of_concrete(function) if named else name_of(function)
+            callee = (self._named if named else self._new)(name, "function")
             self._of_function[function] = callee
             callee.calls_function(function)
             callee.learns()
