@@ -32,6 +32,22 @@ def findings(report: Report) -> dict[str, Finding]:
     return {one.code: one for one in report.findings if one.code in codes}
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_collective_may_wait_for_a_worker_that_the_run_lacks(size: int, tmp_path: Path) -> None:
+    """Then its host is part of the name of a device, though it is the only one."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 0, 20)
+        step.all_reduce(0, 20, 45)
+    task = {"role": "worker", "index": 0, "sizes": {"worker": size}}
+    write_sidecar(trace.write(tmp_path), {"cluster": task})
+    (found,) = [each for each in traceview.analyze(tmp_path).findings if each.loss]
+    assert found.code == "collective-exposed"
+    assert ("perhaps waiting for worker 1, which the run lacks" in found.title) is (size == 2)
+    assert found.action.startswith("Capture on all of them") is (size == 2)
+    assert ("/" in found.devices[0]) is (size == 2)
+
+
 @pytest.mark.parametrize(
     ("exposed_ms", "severity"),
     [(4.98, None), (5.0, "warning"), (10, "critical")],

@@ -374,7 +374,11 @@ def test_hostile_values_end_nothing_and_make_no_finding(devices: Any, tmp_path: 
 
 
 def lacks_cores(
-    monkeypatch: pytest.MonkeyPatch, *limited: int, name: str = "host{}", own_ns: int = 2
+    monkeypatch: pytest.MonkeyPatch,
+    *limited: int,
+    name: str = "host{}",
+    own_ns: int = 2,
+    missing: tuple[str, ...] = (),
 ) -> list[Finding]:
     """Two of three devices on hosts of their own lose 30 % without a core, on `limited` hosts because they may use 1, 2 or 3 of 4 cores."""
     ready, at_work = Row(State.NO_CORE, 30), Row(State.COMPUTE, 70)
@@ -390,6 +394,7 @@ def lacks_cores(
         trace=trace, ledger=ledger, selection=SimpleNamespace(has_few_steps=False)
     )
     waits = {n: SimpleNamespace(is_limited=True, cores=1 + n, machine_cores=4) for n in limited}
+    monkeypatch.setattr(load, "missing_tasks", lambda _: missing)
     monkeypatch.setattr(load, "core_waits", lambda _, host: waits.get(host))
     return [finding for finding in load.without_core(context) if finding is not None]
 
@@ -407,6 +412,15 @@ def test_processes_of_the_run_on_one_machine_take_cores_from_each_other(
 ) -> None:
     (finding,) = lacks_cores(monkeypatch, name=name, own_ns=own_ns)
     assert f" to {who}, which take " in finding.title
+
+
+def test_processes_that_the_run_lacks_may_have_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    (finding,) = lacks_cores(monkeypatch, missing=("worker 1",))
+    said = " to other processes, perhaps worker 1, which the run lacks: they take "
+    assert said in finding.title
+    assert finding.action.startswith("Capture on all of them")
+    (finding,) = lacks_cores(monkeypatch, missing=("worker 1",), name="vm_w{}", own_ns=8)
+    assert "of this run on the machine" in finding.title
 
 
 def test_each_host_whose_devices_lack_cores_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

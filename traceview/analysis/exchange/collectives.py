@@ -30,8 +30,8 @@ from traceview.analysis.facts.layers import instructions_that
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import line_of_rows, needless, rows_of_labels
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
-from traceview.analysis.rules.rule import LIMIT, Rule, is_of_jax
-from traceview.analysis.rules.words import Argument, Line, Number, Quantity
+from traceview.analysis.rules.rule import CAPTURE_ALL, LIMIT, Rule, is_of_jax
+from traceview.analysis.rules.words import Argument, Line, Names, Number, Quantity
 from traceview.base.ids import is_in, labels, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.text import lazy_pattern
@@ -96,6 +96,7 @@ EXPOSED: Final = Rule(
     titles={
         "alike": "{who:spends/spend} {loss} on exchanging values that all devices already hold[, {line}]",
         "copies": "{who:spends/spend} {loss} in exposed communication, with the copies around it",
+        "absent": "{who:spends/spend} {loss} in collectives, perhaps waiting for {tasks}, which the run lacks",
         "loop": "{who:spends/spend} {loss} in exchanges inside of a loop[, {line}]",
         "activations": "{who:spends/spend} {loss} on exchanging activations[ in {line}]",
         "one_by_one": "{who:spends/spend} {loss} on what devices send to each other one by one[, {line}]",
@@ -108,6 +109,7 @@ EXPOSED: Final = Rule(
         "loop": "The loop makes {count} per step.",
         "copies": "Copies that only reorder arrays for these exchanges, or after them, count, too; bars count them as compute.",
         "one_by_one": "A sum of n devices sends 2/n of what a ring does; the loss is the rest, with the waits for it.",
+        "absent": "How long an exchange takes by itself is not known without all that take part in it.",
         "apart": "Another finding counts the other {apart} of communication.",
         "calls": "Each step has {calls}.",
         "sent": "Each device sends {sent}.",
@@ -127,6 +129,7 @@ EXPOSED: Final = Rule(
             _MORE,
         ),
         "one_pack": (_CHEAPER, _OTHER_CALLS),
+        "absent": CAPTURE_ALL,
         "alike": (
             "Sum gradients once[, in {line}]: leave out your own `all_reduce`, for `apply_gradients` sums them over the replicas, too.",
             "Without it a step took 4.0 instead of 5.1 ms (Keras 3.15). To keep your own sum, call `apply_gradients(pairs, skip_gradients_aggregation=True)` of `tf_keras`.",
@@ -390,6 +393,10 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
         key = of_rows
     elif _exchanges_activations(context):
         key = title = "activations"
+    tasks = missing_tasks(context.trace.hosts)
+    if tasks and not title:
+        key, title, notes = "absent", "absent", ("absent", *notes)
+        arguments["tasks"] = Names(tuple(map(str, tasks)), "task")
     if key in ("loop", "loop_of_parts", "sharding", "rows", "own_rows", "activations") and (
         line := line_of_rows(context, rows)
     ):

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 from traceview.analysis.measures.context import Analysis, View
 from traceview.analysis.measures.device_report import Environment
 from traceview.analysis.rules.finding import Evidence, Finding
-from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.rule import CAPTURE_ALL, Rule
 from traceview.analysis.rules.words import Names, Number
 from traceview.base.record import Count, Hostname, Integer, Picoseconds, Record, TaskName
 from traceview.base.text import enumerated
@@ -318,7 +318,7 @@ MISSING_HOST: Final = Rule(
         "`TF_CONFIG` names more processes that train together than the run has files for. Nothing is known of their devices; "
         "one of them may be the straggler. Only `traceview capture` records the size of a cluster."
     ),
-    action="Capture on all of them at the same steps, into one folder: `traceview capture --out DIR`.",
+    action=CAPTURE_ALL,
     advice="Files that lie elsewhere can be copied into the folder of the run.",
     metrics={"role": "not recorded"},
     example="The run lacks worker 3: 1 of 4 processes of the cluster",

@@ -12,8 +12,8 @@ from traceview.analysis.facts.python import shared
 from traceview.analysis.facts.threads import CoreWaits, core_waits
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
-from traceview.analysis.rules.rule import LIMIT, Rule
-from traceview.analysis.rules.words import Number, Quantity
+from traceview.analysis.rules.rule import CAPTURE_ALL, LIMIT, Rule
+from traceview.analysis.rules.words import Names, Number, Quantity
 from traceview.base.intervals import BoolArray
 from traceview.base.record import (
     Count,
@@ -32,7 +32,7 @@ from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
-from traceview.trace.model import Host, Trace, machine_of
+from traceview.trace.model import Host, Trace, machine_of, missing_tasks
 from traceview.trace.sidecar.environment import NvmlGpu
 
 SHARED_RATIO: Final = 0.05
@@ -429,6 +429,8 @@ ANALYSIS: Final = Analysis[Nvml](
 
 _STARTED: Final = "started"
 """The script started the processes."""
+_ABSENT: Final = "absent"
+"""They may be other processes of the run, which were not recorded."""
 _PEERS: Final = "peers"
 """They are other processes of the run, on the same machine."""
 _MAIN_RATIO: Final = 0.5
@@ -439,6 +441,7 @@ OTHER_PROCESSES: Final = Rule(
     title="{who:loses/lose} {loss} to other processes, which take {share} of the {cores}",
     titles={
         _STARTED: "{who:loses/lose} {loss} to processes that the script starts, which take {share} of the {cores}",
+        _ABSENT: "{who:loses/lose} {loss} to other processes, perhaps {tasks}, which the run lacks: they take {share} of the {cores}",
         _PEERS: "{who:loses/lose} {loss} to other processes of this run on the machine, which take {share} of the {cores}",
     },
     meaning=(
@@ -453,6 +456,7 @@ OTHER_PROCESSES: Final = Rule(
     action="Record again while nothing else runs, or give the training cores of its own: `taskset`, or a limit for the others.",
     actions={
         _STARTED: "Start fewer of them, let them do less, or give them cores of their own: `os.sched_setaffinity` in each.",
+        _ABSENT: CAPTURE_ALL,
         _PEERS: (
             "Run fewer of them on a machine, or take one with more cores for each.",
             "With cores of its own for each, such as `taskset -c 0-7` for the first, two workers on two cores took 6% less.",
@@ -620,12 +624,16 @@ def _other_processes(context: Context, rows: BoolArray) -> Finding | None:
     (other_ratio, started_ratio), host = loads[0]
     key = _STARTED if (started_ratio or 0.0) > _MAIN_RATIO * other_ratio else ""
     key = _PEERS if _taken_by_peers(trace, host) > _MAIN_RATIO * other_ratio else key
+    tasks = () if key else missing_tasks(trace.hosts)
+    key = _ABSENT if tasks else key
+    absent = {"tasks": Names(tuple(map(str, tasks)), "task")} if tasks else {}
     return OTHER_PROCESSES.of_rows(
         context,
         rows,
         arguments={
             "share": Quantity(other_ratio, "ratio"),
             "cores": Number(host.captured.load.cores or 0, "core"),
+            **absent,
         },
         evidence=[
             Evidence(metric, share, None, host.name)

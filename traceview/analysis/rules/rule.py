@@ -32,6 +32,11 @@ from traceview.trace.strategy.replicas import CPU
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+CAPTURE_ALL: Final = (
+    "Capture on all of them at the same steps, into one folder: `traceview capture --out DIR`."
+)
+"""What to do where processes of a run have no file."""
+
 LIMIT: Final = 0.05
 """Share of the GPU time from which on a loss is a problem; less is noise or not worth a change."""
 
