@@ -9,6 +9,7 @@ from markdown_it import MarkdownIt
 
 from tests.documents import full_document
 from tests.hostile import HOSTILE
+from traceview.analysis.rules.words import Line, tokens_of
 from traceview.document.markdown import code, prose, render
 from traceview.document.phrase import name
 
@@ -41,6 +42,12 @@ def test_a_name_is_shown_as_it_is(text: str) -> None:
     cells = tables(f"| a | b |\n| --- | --- |\n| {code(text)} | c |")[0][1]
     assert re.sub("</?code>", "", cells[0]).strip() == text.strip()
     assert cells[1] == "c"
+
+
+def test_a_line_and_what_it_calls_are_two_names() -> None:
+    """Spans of code that touch would be one."""
+    line = Line("train.py:40 in load", "numpy/_core/fromnumeric.py:1025 in sort")
+    assert prose(tuple(tokens_of(line))) == "`load, train.py:40` (`sort of numpy`)"
 
 
 @pytest.mark.parametrize(

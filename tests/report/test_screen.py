@@ -27,7 +27,14 @@ from traceview.document.phrase import Token, pieces, plain
 from traceview.document.terminal import SHORT_FINDINGS, WHOLE_FINDINGS
 from traceview.report.build import analyze
 from traceview.report.document import MOST_FINDINGS, document_of, screen_of
-from traceview.report.model import Report, Verdict, by_rank, verdict_of, without_recording
+from traceview.report.model import (
+    Report,
+    Verdict,
+    by_rank,
+    profiler_factor,
+    verdict_of,
+    without_recording,
+)
 from traceview.trace.model import StepRange, Trace
 from traceview.trace.reading.load import load
 
@@ -57,6 +64,21 @@ def test_the_capture_is_judged_in_one_line() -> None:
     assert screen_of(slow).trust[2] == "recording makes steps 0.8% longer"
 
 
+def test_of_several_hosts_the_least_overhead_counts() -> None:
+    """Steps of the others hold waits for the host that has more."""
+    sound = healthy_capture(full_report(), overhead_ratio=None)
+    costs = [
+        {"ratio": ratio, "spread_ratio": spread}
+        for ratio, spread in ((1.5, 0.1), (0.2, 0.1), (0.3, 0.4))
+    ]
+    recorded = Environment(tuple(environment(overhead=cost) for cost in costs), ())
+    several = replace(sound, results=replace(sound.results, environment=recorded))
+    assert "recording makes steps 20.0% longer" in screen_of(several).trust
+    capture = sound.capture
+    hosts = tuple(replace(capture.hosts[0], overhead_ratio=ratio) for ratio in (1.5, None, 0.2))
+    assert profiler_factor(replace(capture, hosts=hosts)) == 1.2
+
+
 @pytest.mark.parametrize("quality", ["ok", "degraded"])
 @pytest.mark.parametrize(
     ("share", "sentences", "is_disturbed"),
@@ -64,6 +86,7 @@ def test_the_capture_is_judged_in_one_line() -> None:
         (0.1, ("", "", ""), True),
         (0.099, ("", "", ""), False),
         (0.5, ("started", "started", ""), False),
+        (0.5, ("peers", "peers", ""), False),
     ],
 )
 def test_other_processes_disturb_a_capture(

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from traceview.analysis.machine.environment import PUBLIC_NAMES, SOFTWARE
 from traceview.analysis.machine.load import GPU_SHARED, GPU_THROTTLED, OTHER_PROCESSES
 from traceview.analysis.measures.device_report import HostEnvironment
+from traceview.analysis.rules.finding import OF_THE_RUN
 from traceview.base.errors import ComparisonError
 from traceview.base.location import Location
 from traceview.base.text import lazy_pattern
@@ -100,7 +101,7 @@ _DISTURBANCES: Final = {
 
 def _disturbances(report: Report) -> set[str]:
     """What made the steps of a capture longer than the program does."""
-    own = {of.code for of in report.findings if "started" not in of.sentences}
+    own = {of.code for of in report.findings if not OF_THE_RUN & {*of.sentences}}
     words = {words for code, words in _DISTURBANCES.items() if code in own}
     return words | (
         {"the profiler"} if profiler_factor(report.capture) >= PROFILER_FACTOR else set()
@@ -120,7 +121,7 @@ def _disturbed(step: StepDifference, *sides: Side) -> str:
         for of in chain.from_iterable(report.findings for report in side.reports)
         if not _is_shorter(name, step)
         and of.code == OTHER_PROCESSES.code
-        and "started" not in of.sentences
+        and not OF_THE_RUN & {*of.sentences}
         if of.loss and of.loss.gpu_time_ratio >= TOO_NOISY
     ]
     return f"Other processes slowed the runs {' and '.join(dict.fromkeys(much))}. " if much else ""

@@ -292,8 +292,12 @@ def _rank_of_gain(finding: Finding) -> float:
 
 
 def profiler_factor(capture: Capture) -> float:
-    """How many times as long recorded steps are as those before, on the host where it is most; 1 where that was not measured."""
-    return 1 + max((host.overhead_ratio or 0.0 for host in capture.hosts), default=0.0)
+    """How many times as long recorded steps are as those before, on the host where it is least; 1 where that was not measured.
+
+    The steps of the others hold waits for a host that records more slowly, or has a slow input.
+    """
+    known = (host.overhead_ratio for host in capture.hosts if host.overhead_ratio is not None)
+    return 1 + max(min(known, default=0.0), 0.0)
 
 
 def without_recording(finding: Finding, capture: Capture) -> Finding:

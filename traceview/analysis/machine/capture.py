@@ -527,7 +527,7 @@ _NOISY: Final = 0.5
 
 
 def _cost_sentence(view: View) -> str | None:
-    """The largest overhead of the profiler, or how much steps vary if that is more; None where it was not measured."""
+    """The least overhead of the profiler on a host, or how much steps vary if that is more; None where it was not measured."""
     overheads, measured = _overheads(view), measured_overhead(view)
     if measured is not None:
         return f"Recorded steps are {numbers.share(measured)} longer than those before, which no profiler recorded."
@@ -542,9 +542,9 @@ def _cost_sentence(view: View) -> str | None:
 
 
 def measured_overhead(view: View) -> float | None:
-    """The largest overhead that exceeds how much the steps of its host vary; None where none does, or other processes may be why."""
-    measured = [ratio for ratio, spread in _overheads(view) if ratio > spread]
-    return None if view.is_disturbed else max(measured, default=None)
+    """The least overhead of a host, for others wait for each other; None below how much its steps vary, or where other processes may be why."""
+    ratio, spread = min(_overheads(view), default=(0.0, 0.0))
+    return ratio if ratio > spread and not view.is_disturbed else None
 
 
 def _overheads(view: View) -> list[tuple[float, float]]:

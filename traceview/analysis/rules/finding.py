@@ -28,6 +28,9 @@ Severity: TypeAlias = Literal["critical", "warning", "info"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
 Verdict: TypeAlias = Literal["high", "moderate", "none"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
+OF_THE_RUN: Final = frozenset(("absent", "peers", "started"))
+"""Keys of sentences about processes that belong to the run."""
+
 OF_A_DISTURBANCE: Final = 0.5
 """How much of what others take counts where findings are ordered, for no change of the script saves it. A choice of ours."""
 
@@ -166,5 +169,5 @@ class Finding(Record, frozen=True):
     @property
     def is_disturbance(self) -> bool:
         """Whether processes that the script has not started cost so much that longer steps are no proof of anything else."""
-        is_theirs = self.code == "other-processes" and "started" not in self.sentences
+        is_theirs = self.code == "other-processes" and not OF_THE_RUN & {*self.sentences}
         return is_theirs and self.loss is not None and self.loss.gpu_time_ratio >= DISTURBED_RATIO

@@ -274,7 +274,7 @@ def tokens_of(argument: Argument) -> Iterator[Token]:
             # `train, train.py:61, 65`
             yield Token(", ".join((line_words(line), *map(str, others))), "name")
             if called:
-                yield Token(f" ({_called(called)})", "name")
+                yield from (Token(" ("), Token(_called(called), "name"), Token(")"))
         case _:
             yield Token(_number(argument), "number")
 
