@@ -1802,6 +1802,42 @@ PROGRAMS: Final = {
             present={"callback-stall": 0.11, "python-stall": 0.11},
         ),
         Program(
+            "loop_matrix_of_each",
+            "layers multiply grids with a matrix by `@`, whose gradient is made for each row of a grid",
+            ("costly-ops",),
+        ),
+        Program(
+            "fit_einsum_dots",
+            "an einsum has dots for the dimensions of the batch, and the gradient of its matrix is made for each",
+            ("costly-ops",),
+        ),
+        Program(
+            "fit_repeated_context",
+            "a context is repeated for each time and joined to it before a layer",
+            ("costly-ops",),
+        ),
+        Program(
+            "fit_noise_of_nothing",
+            "layers draw noise and multiply it by 0",
+            ("untrained-compute",),
+        ),
+        Program(
+            "loop_dense_slices",
+            "`tf.convert_to_tensor` makes the sparse gradient of a table dense",
+            ("batch-free-compute",),
+        ),
+        Program(
+            "loop_table_and_pairs",
+            "a table of rich is printed in each step, and a layer of pairs joins repeated rows and multiplies by `@`",
+            (*_PYTHON, "costly-ops"),
+            second=(*_PYTHON, "costly-ops"),
+        ),
+        Program(
+            "jax_negatives_by_noise",
+            "`jax.random.categorical` draws a number for each word of a vocabulary",
+            ("costly-ops",),
+        ),
+        Program(
             "loop_arrays_evaluated",
             "a function of arrays, called in each fourth step, checks the model by 24 batches instead of one",
             ("validation-stall",),
