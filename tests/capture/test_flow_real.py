@@ -370,6 +370,36 @@ result["apart_ops"] = {
     # Of as many matrices; whether a batch of one is repeated is not known before.
     "batches": multiplied(lambda rows, others: tf.matmul(others, tf.tensordot(rows, frozen, 1), name="x")),
 }
+
+
+def joined(make):
+    context, wide = tf.Variable(tf.ones([6, 6])), tf.Variable(tf.ones([12, 3]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 5, 6]), tf.TensorSpec([None, 6])])
+    def step(rows, of_all):
+        with tf.GradientTape() as tape:
+            rows, of_all = rows * rate, tf.matmul(of_all, context, name="context")
+            loss = tf.reduce_sum(tf.square(make(rows, of_all, wide)))
+        for one, slope in zip((context, wide), tape.gradient(loss, (context, wide))):
+            if slope is not None:
+                one.assign_sub(slope)
+
+    values = described(step, of=(context, wide, rate))
+    return values["copied_ops"], values["copied_percent"]
+
+
+def repeated(of_all):
+    return tf.tile(of_all[:, None], [1, 5, 1], name="repeated")
+
+
+result["repeated rows"] = {
+    "joined": joined(lambda rows, of_all, wide: tf.tensordot(tf.concat([rows, repeated(of_all)], -1), wide, 1, name="x")),
+    "matrix": joined(lambda rows, of_all, wide: tf.matmul(tf.concat([rows, repeated(of_all)], -1), wide, name="x")),
+    "below": joined(lambda rows, of_all, wide: tf.tensordot(tf.concat([rows, repeated(of_all)], 1), wide[:6], 1, name="x")),
+    "widened": joined(lambda rows, of_all, wide: tf.tensordot(tf.tile(rows, [1, 1, 2]), wide, 1, name="x")),
+    "bent": joined(lambda rows, of_all, wide: tf.tensordot(tf.tanh(tf.concat([rows, repeated(of_all)], -1)), wide, 1, name="x")),
+    "first": joined(lambda rows, of_all, wide: tf.tensordot(rows, wide[:6], 1) + tf.matmul(of_all, wide[6:])[:, None]),
+}
 asked = []
 
 
@@ -549,6 +579,17 @@ def test_gradients_of_a_matrix_for_each_part_of_the_batch(described: dict[str, A
     assert len(found["dots"]) == 2
     assert all(name.startswith("gradient_tape/x/") for name in found["dots"])
     assert not any(found[other] for other in ("letters", "once", "batches"))
+
+
+def test_products_with_rows_that_were_repeated(described: dict[str, Any]) -> None:
+    """Of twelve features six are the same in five rows: two fifths of the product are done again."""
+    for kind, product in (("joined", "x/MatMul"), ("matrix", "x")):
+        found, percent = described["repeated rows"][kind]
+        assert {product, "concat", "repeated"} <= {*found}
+        assert sum(name.startswith(f"gradient_tape/{product}/") for name in found) >= 2
+        assert percent == 40
+    for other in ("below", "widened", "bent", "first"):
+        assert described["repeated rows"][other] == [[], 0], other
 
 
 def test_gradients_that_were_summed_are_summed_again(described: dict[str, Any]) -> None:

@@ -53,9 +53,10 @@ def repeated_products(calls: Iterable[Call]) -> tuple[set[tuple[Call, str]], int
                 continue
             wide = op.inputs[1].shape
             joined = _source(op.inputs[0])
-            if wide.rank != 2 or _features(joined.outputs[0]) != wide[0] or not wide[0]:
-                continue
             parts = joined.inputs[:-1] if joined.type == "ConcatV2" else joined.outputs
+            # Joined otherwise than side by side each part has all features.
+            if wide.rank != 2 or not wide[0] or sum(map(_features, parts)) != wide[0]:
+                continue
             sources = [(part, _source(part)) for part in parts]
             again = sum(_features(part) * _again(source) for part, source in sources)
             percent = int(100 * again / wide[0])
