@@ -184,9 +184,9 @@ SMALL: Final = Rule(
         "{limit} of the GPU time, while nothing computes, in collectives of at most {most_bytes}, without recorded sizes in those "
         "outside of the optimizer, if a step has {fewest_calls} or more, half of all"
     ),
-    title="{who:spends/spend} {loss} in collectives that exchange little each",
+    title="{who:spends/spend} {loss} in collectives that exchange little each[, in {line}]",
     titles={
-        "own": "{who:spends/spend} {loss} in collectives outside of the optimizer",
+        "own": "{who:spends/spend} {loss} in collectives outside of the optimizer[, in {line}]",
         "norm": "{who:spends/spend} {loss} in collectives of synchronised batch normalisation",
     },
     meaning=(
@@ -319,6 +319,8 @@ def _small(context: Context, keys: BoolArray) -> tuple[Finding | None, BoolArray
     title = "norm" if is_of_norm else "" if is_known else "own"
     arguments: dict[str, Argument] = {"calls": Number(count, "collective")}
     notes = ["calls", "norm"] if is_of_norm else ["calls"]
+    if line := line_of_rows(context, of_small):
+        arguments["line"] = Line(line)
     if keys.any():
         notes.append("keys")
         arguments["keys"] = Quantity(context.ledger.loss(keys).mean_ps, "ps")
