@@ -765,6 +765,28 @@ def test_what_one_product_would_save(length_ms: float, is_enough: bool, tmp_path
     assert said == (f"GPU:0 spends {part}" if is_enough else "")
 
 
+@pytest.mark.parametrize("is_copied", [True, False])
+def test_what_is_multiplied_first_is_no_product_of_each_part(
+    is_copied: bool, tmp_path: Path
+) -> None:
+    """Three quarters of 20 ms are of rows that are the same, whatever else a product does."""
+    ops = [("x:BatchMatMulV2", 8.0), ("gradient_tape/x/MatMul_1:BatchMatMulV2", 12.0)]
+    copied = ["x", "gradient_tape/x/MatMul_1"] if is_copied else []
+    flops = {"large": 2_000_000, "x": 1, "gradient_tape/x/MatMul_1": 1}
+    report = ran(
+        tmp_path,
+        [*ops, ("large:MatMul", 20.0)],
+        flops=flops,
+        apart_ops=["gradient_tape/x/MatMul_1"],
+        copied_ops=copied,
+        copied_percent=75,
+    )
+    titles = [row.title for row in report.findings if row.code == "costly-ops"]
+    said = "15.0 of 50.0 ms (30%) on products with what was repeated before: BatchMatMulV2"
+    assert (f"GPU:0 spends {said}" in titles) is is_copied
+    assert any("for each part of the batch" in title for title in titles) is not is_copied
+
+
 @pytest.mark.parametrize(("small", "is_found"), [(90_000, True), (110_000, False)])
 def test_products_at_a_low_rate(small: int, is_found: bool, tmp_path: Path) -> None:
     """20 ms for 2 MFLOP, and 14 ms for less than a twentieth of that per millisecond, or more."""

@@ -407,11 +407,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     found = _of_ops(context, COSTLY_OPS, pairs, part, shown=nowhere, key="pairs")
     yield found
     is_explained |= pairs & (found is not None)
-    apart = named["apart_ops"] & ~(context.once(_misplaced_labels) | is_explained)
-    part = own_part(context, apart) * saved_at_usual_rate(context, apart)
-    found = _of_ops(context, COSTLY_OPS, apart, part, shown=nowhere, key="apart")
-    yield found
-    is_explained |= apart & (found is not None)
+    # Multiplied first, it is a small product, whatever else it does.
     copied = named["copied_ops"] & ~(context.once(_misplaced_labels) | is_explained)
     same = (host.captured.graphs.copied_percent or 0 for host in context.trace.hosts)
     found = _of_ops(
@@ -419,6 +415,11 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     )
     yield found
     is_explained |= copied & (found is not None)
+    apart = named["apart_ops"] & ~(context.once(_misplaced_labels) | is_explained)
+    part = own_part(context, apart) * saved_at_usual_rate(context, apart)
+    found = _of_ops(context, COSTLY_OPS, apart, part, shown=nowhere, key="apart")
+    yield found
+    is_explained |= apart & (found is not None)
     few = named["dropped_ops"] & ~(context.once(_misplaced_labels) | is_explained)
     kept = (host.captured.graphs.kept_percent or 0 for host in context.trace.hosts)
     found = _of_ops(context, COSTLY_OPS, few, 1 - max(kept, default=0) / 100, key="dropped")
