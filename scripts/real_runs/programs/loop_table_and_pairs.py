@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
-from scripts.real_runs.training import mirrored, numbers
+from scripts.real_runs.training import mirrored, numbers, step_of
 
 WHICH = os.environ.get("WHICH", "both")
 BATCH, OBJECTS, SIZE, UNITS, SHOWN = 32, 14, 48, 128, 9
@@ -78,18 +78,11 @@ def train(is_slow: bool, clock: StepClock) -> None:
         optimizer = tf.keras.optimizers.Adam(1e-3)
         optimizer.build(model.trainable_variables)
 
-    def replica_step(objects: Any, targets: Any) -> Any:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.square(model(objects, training=True) - targets))
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return loss
+    def loss_of(model: Any, batch: Any) -> Any:
+        objects, targets = batch
+        return tf.reduce_mean(tf.square(model(objects, training=True) - targets))
 
-    @tf.function  # type: ignore[untyped-decorator]
-    def train_step(batch: Any) -> Any:
-        losses = strategy.run(replica_step, args=batch)
-        return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
-
+    train_step = step_of(strategy, model, optimizer, loss_of)
     dataset = (
         tf.data.Dataset.from_tensor_slices((scenes, answers))
         .batch(BATCH)

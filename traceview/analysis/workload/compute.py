@@ -411,7 +411,12 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     copied = named["copied_ops"] & ~(context.once(_misplaced_labels) | is_explained)
     same = (host.captured.graphs.copied_percent or 0 for host in context.trace.hosts)
     found = _of_ops(
-        context, COSTLY_OPS, copied, max(same, default=0) / 100, shown=nowhere, key="copied"
+        context,
+        COSTLY_OPS,
+        copied,
+        min(filter(None, same), default=0) / 100,
+        shown=nowhere,
+        key="copied",
     )
     yield found
     is_explained |= copied & (found is not None)
