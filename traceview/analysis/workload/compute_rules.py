@@ -456,7 +456,7 @@ COSTLY_OPS: Final = _rule(
         ),
         "zeros": "Nearly all numbers of a constant matrix are 0. The loss is all but 16 times the part of the others.",
         "copies": "The program repeats rows before it multiplies them, or adds up the rows of the result: fewer would do.",
-        "copied": "Rows that are the same are multiplied again and again, perhaps joined with others. The loss is what is the same.",
+        "copied": "Rows that are the same are multiplied again and again, perhaps joined with others. The loss is the part that is the same again.",
         "apart": "They are then summed, and the loss is what one product over the whole batch would save.",
         "pairs": "Each row of a tensor is combined with each row of another, and what that gives is added up.",
         "again": (
