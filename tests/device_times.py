@@ -17,8 +17,7 @@ def flat_times(row: DeviceTimeRow) -> dict[str, Any]:
     nothing = dict.fromkeys(ActivityTime.__struct_fields__)
     of = {key: activity[key] if activity else nothing for key in CLASS_KEYS}
     return values | {
-        "compute_ps": of["compute"]["exposed_ps"],
-        **{f"exposed_{key}_ps": of[key]["exposed_ps"] for key in CLASS_KEYS[1:]},
+        **{f"exposed_{key}_ps": of[key]["exposed_ps"] for key in CLASS_KEYS},
         "total_ps": {key: of[key]["busy_ps"] for key in CLASS_KEYS} if activity else None,
         "kernel_count": of["compute"]["count"],
         "collective_count": of["collective"]["count"],

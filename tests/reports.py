@@ -14,6 +14,7 @@ from msgspec.structs import asdict, replace
 
 from tests.charts import HOST, MS
 from traceview.analysis.measures.device_report import (
+    COPIES,
     DeviceTimeRow,
     HostEnvironment,
 )
@@ -80,7 +81,13 @@ def device(
     for key, ps in (exposed_ps or {}).items():
         busy_ps = (1 + (key == "collective")) * ps
         activity[key] = replace(activity[key], busy_ps=busy_ps, exposed_ps=ps)
-    named = {"device": f"GPU:{ordinal}", "ordinal": ordinal, "activity": activity}
+    parts = {
+        "compute_ps": activity["compute"].exposed_ps,
+        "communication_ps": activity["collective"].exposed_ps,
+        "copies_ps": sum(activity[key].exposed_ps for key in (*COPIES, "memset")),
+        "waiting_ps": 0,
+    }
+    named = {"device": f"GPU:{ordinal}", "ordinal": ordinal, "activity": activity} | parts
     return replace(like, **named | changes)
 
 

@@ -325,7 +325,7 @@ def gpu_planes_empty() -> Scenario:
     trace.gpu(1)
     marked_steps(trace)
     unknown = dict.fromkeys(
-        ("busy_ps", "compute_ps", "idle_ps", "exposed_h2d_ps", "kernel_count", "copy_count")
+        ("busy_ps", "exposed_compute_ps", "idle_ps", "exposed_h2d_ps", "kernel_count", "copy_count")
     )
     truth = _truth(
         {"GPU:0": unknown, "GPU:1": unknown},

@@ -224,7 +224,7 @@ def device_truth(
         "status": status,
         "window_ps": ms(window_ms),
         "busy_ps": ms(compute) + sum(ms(value) for value in exposed.values()),
-        "compute_ps": ms(compute),
+        "exposed_compute_ps": ms(compute),
         **{f"exposed_{name}_ps": ms(value) for name, value in exposed.items()},
         "idle_ps": ms(idle),
         "total_ps": {name: ms(value) for name, value in whole.items()},

@@ -20,7 +20,7 @@ from tests.oracle.classes import (
 from tests.oracle.collectives import collective_answer, find_clocks
 from tests.oracle.idle import idle_rows
 from tests.oracle.intervals import Interval, clip, length, overlaps, subtract, union
-from tests.oracle.ledger import ledger_answer, path_rows, plain_rows
+from tests.oracle.ledger import busy_parts, ledger_answer, path_rows, plain_rows
 from tests.oracle.links import Links
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 from tests.oracle.ops import op_rows, op_step_rows, precision_rows, transfer_rows
@@ -218,8 +218,7 @@ def _parts(device: Device, window: Interval) -> Row:
         "window_ps": window_ps,
         "busy_ps": busy_ps,
         "busy_ratio": busy_ps / window_ps if window_ps else None,
-        "compute_ps": exposed["compute"],
-        **{f"exposed_{cls}_ps": exposed[cls] for cls in CLASSES[1:]},
+        **{f"exposed_{cls}_ps": exposed[cls] for cls in CLASSES},
         "idle_ps": window_ps - busy_ps,
         "total_ps": {cls: length(spans[cls]) for cls in CLASSES},
         "kernel_count": sum(a.cls == "compute" for a in inside),
@@ -252,7 +251,7 @@ def _status(device: Device, busiest_ps: int) -> str:
     return "memory_only" if device.held_bytes else "empty"
 
 
-def _device_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
+def _device_rows(answers: list[HostAnswer], ledger: Ledger, several: bool) -> list[Row]:
     # The busiest device of the whole run, not of the host.
     computes = [length(a.span for a in d.of_class("compute")) for x in answers for d in x.devices]
     busiest_ps = max(computes, default=0)
@@ -260,7 +259,7 @@ def _device_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
     for answer in answers:
         worked = any(device.activities for device in answer.devices)
         for device in answer.devices:
-            parts = _parts(device, answer.window)
+            parts = _parts(device, answer.window) | busy_parts(ledger, device)
             if not worked:
                 # The numbers of such a device are None, except the length of the window.
                 parts = {k: v if k == "window_ps" else None for k, v in parts.items()}
@@ -377,7 +376,7 @@ def run_answer(
             }
             for answer in answers
         ],
-        "device_time": {"devices": _device_rows(answers, several)},
+        "device_time": {"devices": _device_rows(answers, ledger, several)},
         "steps": {
             "method": method,
             "basis": basis,

@@ -46,6 +46,15 @@ def ledger_answer(ledger: Ledger, several: bool) -> Row:
     }
 
 
+def busy_parts(ledger: Ledger, device: Device) -> Row:
+    """What a device did in its window, by the states of the segments in which it was busy."""
+    busy = [one for one in ledger.segments.get(id(device), []) if one.activity is not None]
+    of = _by_state(busy)
+    work = (of["compute"], of["communication"], of["h2d"] + of["d2h"] + of["d2d"])
+    names = ("compute_ps", "communication_ps", "copies_ps", "waiting_ps")
+    return dict(zip(names, (*work, sum(of.values()) - sum(work)), strict=True))
+
+
 def plain_rows(ledger: Ledger, several: bool) -> list[Row]:
     """The segments of each device before what happens beside it changes states; those that touch are joined."""
     rows = []

@@ -139,7 +139,7 @@ class TestMi300x:
         """Their direction stands in the host call, their size nowhere: unknown, not 0."""
         row = rows(traceview.analyze(mi300x, window="devices"))[0]
         assert (row.kernel_count, row.copy_count, row.unknown_direction_count) == (25, 35, 2)
-        assert (row.compute_ps, row.exposed_d2d_ps) == (3436644000, 559321000)
+        assert (row.exposed_compute_ps, row.exposed_d2d_ps) == (3436644000, 559321000)
         assert row.total_ps["d2d"] == 559321000
         assert row.d2d_bytes is None
         copies = mi300x.device_events[mi300x.device_events["class"] == "d2d"]

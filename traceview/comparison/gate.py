@@ -152,9 +152,12 @@ def judged(
     """Judge the captures of a side by conditions.
 
     `baseline`: what changes are compared with. `earlier`: steps of earlier runs of the job, in groups without a change.
-    Changes between runs that cannot be compared are not judged.
+    Changes between runs that cannot be compared are not judged. A run that lacks hosts has to be asked for by `absent_hosts`.
     """
-    judgements = []
+    judgements, conditions = [], list(conditions)
+    lacks_hosts = any(report.capture.absent_host_count for report in subject.reports)
+    if lacks_hosts and all(condition.key != "absent_hosts" for condition in conditions):
+        conditions.append(condition_of("absent_hosts <= 0"))
     for condition in conditions:
         if condition.is_change:
             rows = _of_change(condition, subject, baseline, earlier)

@@ -81,18 +81,19 @@ def _summary(document: doc.Document) -> Iterator[str]:
     label = f"{summary.label.words.upper()} " if summary.label else ""
     yield f"# {label}{prose(summary.answer)}"
     yield prose(summary.action)
+    findings = document.block(doc.Findings) or doc.Findings(())
+    others = [finding for finding in findings.findings if finding.number != summary.number]
+    yield from (_cost(finding) for finding in findings.findings if finding not in others)
     yield f"**The capture is {plain(summary.quality.words)}.**" if summary.quality else ""
     yield from map(prose, summary.remarks)
     page = Page(_STRIP_WIDTH)
     add_anatomy(page, summary, number_lines=1)
     yield _printed(page)
     yield " · ".join(map(prose, summary.compute))
-    findings = document.block(doc.Findings)
-    if findings is not None:
-        yield "\n".join(map(_first_finding, findings.findings[:VISIBLE_FINDINGS]))
-        hidden_count = len(findings.findings[VISIBLE_FINDINGS:]) + findings.hidden_count
-        if hidden_count:
-            yield f"{numbers.plural(hidden_count, 'more finding')} below."
+    yield "\n".join(map(_first_finding, others[:VISIBLE_FINDINGS]))
+    hidden_count = len(others[VISIBLE_FINDINGS:]) + findings.hidden_count
+    if hidden_count:
+        yield f"{numbers.plural(hidden_count, 'more finding')} below."
     yield " · ".join(map(prose, summary.captured))
     yield fenced([summary.command], "sh") if summary.command else ""
 
@@ -103,12 +104,15 @@ def _printed(page: Page) -> str:
 
 
 def _first_finding(finding: doc.Finding) -> str:
-    facts = [plain(finding.cost)] if finding.cost else []
-    facts.append(f"confidence {finding.confidence}")
     return (
         f"{finding.number}. **{finding.severity.words}** `{finding.code}`: {prose(finding.title)}  \n"
-        f"   {', '.join(facts)}. {prose(finding.action or finding.advice)}".rstrip()
+        f"   {_cost(finding)} {prose(finding.action or finding.advice)}".rstrip()
     )
+
+
+def _cost(finding: doc.Finding) -> str:
+    cost = f"{plain(finding.cost)}, " if finding.cost else ""
+    return f"{numbers.capitalized(cost + 'confidence')} {finding.confidence}."
 
 
 # Sections

@@ -257,8 +257,8 @@ class AnatomyRow(Struct, frozen=True):
 class Summary(Struct, frozen=True):
     """The beginning of a document, and all of the first screen of a terminal.
 
-    `captured`: what was recorded, in a few words. `answer`: what is wrong, or that
-    nothing is; `label`: how bad; `action`: the one thing to do. `anatomy`: the mean step of each device by state;
+    `captured`: what was recorded, in a few words. `answer`: what is wrong, or that nothing is; `number`: of the finding
+    that it is about, 0 without one; `label`: how bad; `action`: the one thing to do. `anatomy`: the mean step of each device by state;
     `anatomy_reason`: why there is none. `compute`: what the compute consists of, where that is most of the time. `step_times`:
     None without steps. `findings`: the first of those that the answer is not about; `hidden_count`: the others. `trust`:
     how far the capture can be trusted; `quality`: what limits it, None where nothing does. `next_command`: shows the
@@ -268,6 +268,7 @@ class Summary(Struct, frozen=True):
     run: str
     answer: Sentence
     captured: tuple[Sentence, ...] = ()
+    number: int = 0
     label: Look | None = None
     action: Sentence = ""
     anatomy: tuple[AnatomyRow, ...] = ()

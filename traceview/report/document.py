@@ -420,11 +420,13 @@ def summary_of(report: Report, view: View, asked: Invocation) -> doc.Summary:
     headline, action = phrases_of_verdict(report)
     named = report.leading
     rest = [pair for pair in enumerate(report.findings, 1) if pair[1] is not named]
+    number = 1 + report.findings.index(named) if named else 0
     shown = [pair for pair in rest if is_worth_a_line(pair[1])][:MOST_FINDINGS]
     return doc.Summary(
         run=report.source.run,
         answer=headline,
         captured=tuple(_captured(report)),
+        number=number,
         label=look_of(SEVERITIES, named.severity)
         if named
         else look_of(VERDICT_STATUSES, verdict.status),

@@ -83,7 +83,8 @@ def _words(looks: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict[
 
 
 _OF_DEVICES: Final = (
-    *("busy_ps", "idle_ps", "compute_exposed_ps", "collective_exposed_ps", "memset_exposed_ps"),
+    *("busy_ps", "compute_ps", "communication_ps", "copies_ps", "waiting_ps", "idle_ps"),
+    *("compute_exposed_ps", "collective_exposed_ps", "memset_exposed_ps"),
     *(f"{way}_{what}" for way in ("h2d", "d2h", "d2d") for what in ("bytes", "exposed_ps")),
 )
 

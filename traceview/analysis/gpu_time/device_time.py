@@ -14,7 +14,6 @@ from traceview.analysis.facts.devices import (
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.device_report import (
     COPIES,
-    OPS_OF_CPUS,
     ActivityTime,
     DeviceTime,
     DeviceTimeRow,
@@ -206,8 +205,8 @@ def _marginal(context: Context, marginal: Sequence[int]) -> Finding | None:
 
 TITLE: Final = "Devices"
 _PARTS_ADD_UP: Final = (
-    "Shares are of the window. Communication with the waiting in it, copies and fills count only while nothing "
-    "computes; with compute and idle they add up to the window."
+    "Shares are of the window; all but the first add up to it. Waiting: for another device within a collective, or while others "
+    "slow an op down. Communication, copies and fills count only while nothing computes."
 )
 
 
@@ -238,7 +237,6 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
                 if unknown
                 else None,
                 _PARTS_ADD_UP if shown else None,
-                OPS_OF_CPUS if any(row.kind == "replica" for row in shown) else None,
             ),
         ),
         lead=f"{numbers.plural(len(result.devices), 'device')}.",
@@ -249,19 +247,17 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
 # Columns
 
 
-def _shown_share(heading: str, classes: Sequence[str], priority: int) -> Shown:
+def _shown_part(heading: str, field: str, priority: int = 0) -> Shown:
     return Shown(
-        heading,
-        lambda row: doc.ratio(row.exposed_ps(*classes), row.window_ps),
-        priority,
-        "share",
+        heading, lambda row: doc.ratio(getattr(row, field), row.window_ps), priority, "share"
     )
 
 
 _SHARES: Final = (
-    _shown_share("compute", ("compute",), 1),
-    _shown_share("communication and waiting", ("collective",), 2),
-    _shown_share("exposed copies", (*COPIES, "memset"), 3),
+    _shown_part("compute", "compute_ps", 1),
+    _shown_part("communication", "communication_ps", 2),
+    _shown_part("copies", "copies_ps", 4),
+    _shown_part("waiting", "waiting_ps", 3),
 )
 
 
@@ -276,7 +272,7 @@ def _columns(rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
     yield Shown("busy", "busy_ratio")
     yield Shown("busy time", "busy_ps", 5)
     yield from _SHARES
-    yield Shown("idle", lambda row: doc.ratio(row.idle_ps, row.window_ps), kind="share")
+    yield _shown_part("idle", "idle_ps")
     are_replicas = all(row.kind == "replica" for row in rows)
     yield Shown(
         "ops" if are_replicas else "kernels",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import numpy as np
 from msgspec.structs import asdict
 
 from traceview.analysis.facts.devices import statuses
@@ -25,7 +26,8 @@ from traceview.base.record import (
 )
 from traceview.base.units import PS_PER_S
 from traceview.ledger.columns import IDLE
-from traceview.ledger.table import totals
+from traceview.ledger.states import State
+from traceview.ledger.table import Ledger, totals
 from traceview.trace.columns import UNKNOWN_BYTES
 from traceview.trace.device.memory import allocators
 from traceview.trace.model import Trace
@@ -114,6 +116,14 @@ def named_devices(findings: Sequence[Finding]) -> list[str]:
     return [device for devices in groups if len(devices) <= FEW_DEVICES for device in devices]
 
 
+WORK: Final = {
+    "compute_ps": (State.COMPUTE,),
+    "communication_ps": (State.COMMUNICATION,),
+    "copies_ps": (State.H2D, State.D2H, State.D2D),
+}
+"""Parts of the busy time that are work, and their states."""
+
+
 class ActivityTime(Record, frozen=True):
     """Activity of one class on one device in its window.
 
@@ -148,6 +158,10 @@ class DeviceTimeRow(OfDevice, frozen=True):
         busy_ps: Time with any activity, picoseconds.
         busy_ratio: busy_ps over window_ps, 0 to 1; null where the window has no length.
         idle_ps: Time without any activity, picoseconds.
+        compute_ps: Part of busy_ps in the state compute of the ledger, picoseconds.
+        communication_ps: The same in communication.
+        copies_ps: The same in copies and fills.
+        waiting_ps: The rest of busy_ps: an op of it waits within a collective, or others slow it down.
         activity: What it did, by class; the exposed times and idle_ps sum to the window. Null if unknown, as are the
             times above.
         unknown_direction_count: Copies counted as d2d because their direction is not recorded.
@@ -163,6 +177,10 @@ class DeviceTimeRow(OfDevice, frozen=True):
     busy_ps: Picoseconds | None = None
     busy_ratio: Share | None = None
     idle_ps: Picoseconds | None = None
+    compute_ps: Picoseconds | None = None
+    communication_ps: Picoseconds | None = None
+    copies_ps: Picoseconds | None = None
+    waiting_ps: Picoseconds | None = None
     activity: dict[Words, ActivityTime] | None = None
     unknown_direction_count: Count | None = None
     memory_held_bytes: Count | None = None
@@ -173,21 +191,10 @@ class DeviceTimeRow(OfDevice, frozen=True):
         """Whether it computed."""
         return self.status in ("active", "marginal")
 
-    def exposed_ps(self, *classes: str) -> int | None:
-        """Its exposed time of some classes; None if unknown."""
-        if self.activity is None:
-            return None
-        return sum(self.activity[class_].exposed_ps for class_ in classes)
-
     @property
     def parts_ps(self) -> dict[str, int | None]:
-        """The parts of its window: compute, collectives, copies and idle time."""
-        return {
-            "compute": self.exposed_ps("compute"),
-            "collective": self.exposed_ps("collective"),
-            "copies": self.exposed_ps(*COPIES, "memset"),
-            "idle": self.idle_ps,
-        }
+        """The parts of its window."""
+        return {field: getattr(self, field) for field in (*WORK, "waiting_ps", "idle_ps")}
 
 
 class DeviceTime(Record, frozen=True):
@@ -198,12 +205,6 @@ class DeviceTime(Record, frozen=True):
     """
 
     devices: tuple[DeviceTimeRow, ...]
-
-
-OPS_OF_CPUS: Final = (
-    "On CPU devices compute is here all time in which ops run. Bars and findings leave out of it what ops lose to others, such "
-    "as a pipeline that takes cores, and very short ops, which count as dispatch."
-)
 
 
 def time_words(times: DeviceTime | None) -> str:
@@ -242,6 +243,7 @@ def _row(context: Context, index: int, status: str) -> DeviceTimeRow:
             "busy_ps": busy_ps,
             "busy_ratio": busy_ps / window.length_ps if window.length_ps else None,
             "idle_ps": window.length_ps - busy_ps,
+            **_busy_parts(context.ledger, index),
             "activity": activity,
             "unknown_direction_count": int(columns.unknown_direction[inside].sum()),
         }
@@ -253,6 +255,16 @@ def _row(context: Context, index: int, status: str) -> DeviceTimeRow:
         window_ps=window.length_ps if window else None,
         **known,
     )
+
+
+def _busy_parts(ledger: Ledger, device: int) -> dict[str, int]:
+    """The parts of the busy time of a device."""
+    rows = ledger.columns.chosen(ledger.rows_of(device))
+    sums = totals(
+        rows.state, np.where(rows.activity == IDLE, 0, rows.duration_ps), len(State)
+    ).tolist()
+    work = {part: sum(sums[state] for state in states) for part, states in WORK.items()}
+    return {**work, "waiting_ps": sum(sums) - sum(work.values())}
 
 
 def in_windows(context: Context) -> dict[int, dict[str, ActivityTime]]:

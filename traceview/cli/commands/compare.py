@@ -136,8 +136,6 @@ def compare(
 
 _GATE_FORMATS: Final = ("terminal", "markdown", "json")
 
-_ALL_HOSTS: Final = "absent_hosts <= 0"
-
 _OF_SAVING: Final = ("subjects", "save", "folder", "run", "salvage", "redact", "force")
 """Options that --save takes."""
 
@@ -165,10 +163,6 @@ def gate(
         str | None, option("NAME|PATH", "Compare with this; requires step_time:+5% by default.")
     ] = None,
     history: History = None,
-    all_hosts: Annotated[
-        bool,
-        flag("Require absent_hosts <= 0: no host is missing or unreadable.", "--require-all-hosts"),
-    ] = False,
     save: Annotated[str | None, option("NAME", "Save the captures as a baseline instead.")] = None,
     folder: Annotated[
         Path | None,
@@ -196,8 +190,8 @@ def gate(
     Exit codes: 0: all hold. 10: one fails. 7: one cannot be judged. 9: no verdict, as the runs differ too much.
 
     A condition is a key with a limit: step_time_ms <= 120, busy_ratio >= 0.8, state.input_ratio <= 5%, memory_peak_gb <= 70,
-    examples_per_second >= 900, absent_hosts <= 0, or finding:CODE absent. KEY:+5% allows
-    a rise of 5% over the baseline.
+    examples_per_second >= 900, or finding:CODE absent. KEY:+5% allows a rise of 5% over the baseline. A run that lacks
+    hosts fails without absent_hosts <= 1.
 
     Example: traceview gate logs-1 logs-2 logs-3 --baseline main
     """
@@ -219,8 +213,7 @@ def gate(
 
     target = Target.of(output, *subjects, force=force, width=width)
     format_ = format_of(format_, target.path, _GATE_FORMATS)
-    required = [*(require or ()), *([_ALL_HOSTS] if all_hosts else [])]
-    conditions, asked_baseline = asked_conditions(required, budget, baseline)
+    conditions, asked_baseline = asked_conditions(require or (), budget, baseline)
     before = baseline_of(asked_baseline, folder) if asked_baseline else None
     reports = reports_at(subjects, run, salvage=salvage)
     result = judged(
