@@ -292,7 +292,7 @@ def test_only_the_first_findings_are_on_the_first_screen() -> None:
     assert [shown.number for shown in summary.findings] == [2, 3]
     assert summary.hidden_count == 7 - MOST_FINDINGS
     assert [shown.number for shown in shown_findings(report)] == list(range(1, 9))
-    assert "\n3 more findings below.\n" in markdown.render(document)
+    assert "\n2 more findings below.\n" in markdown.render(document)
     many = document_of(replace(report, findings=report.findings * 5))
     hidden_count = 40 - WHOLE_FINDINGS - SHORT_FINDINGS
     text = screen.render(many, width=80, color=False)
