@@ -17,7 +17,7 @@ from scripts.real_runs.truth import RECORDED, UNDISTURBED, Block, TrueCost, true
 from scripts.xspace import XSpace
 
 SLOW_INPUT = Path(__file__).parent.parent / "fixtures" / "slow-input-2"
-INPUT = Program("any", "its input", ("input-bound",))
+INPUT = Program("any", ("input-bound",))
 MILLISECOND_NS = 10**6
 
 

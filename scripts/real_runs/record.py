@@ -13,7 +13,6 @@ from typing import Final
 from scripts.real_runs.table import Program
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PROGRAMS_FOLDER: Final = Path(__file__).resolve().parent / "programs"
 STEP_TIMES: Final = "step_times.json"
 
 
@@ -44,7 +43,7 @@ def run(program: Program, turns: Sequence[str], folder: Path, more: Mapping[str,
     }
     with (folder / "output.txt").open("wb") as output:
         subprocess.run(
-            [sys.executable, PROGRAMS_FOLDER / f"{program.name}.py"],
+            [sys.executable, "-m", "scripts.real_runs.train", program.name],
             check=True,
             cwd=ROOT,
             env={**os.environ, **variables},

@@ -381,6 +381,29 @@ def test_a_generator_that_opens_files_keeps_them_open(tmp_path: Path) -> None:
     assert bound.action.startswith("Open files once, not for each element")
 
 
+@pytest.mark.parametrize(
+    ("called", "action"),
+    [
+        ("tensorflow/python/autograph/impl/api.py", "Define what tf.py_function"),
+        ("numpy/api.py", "Do the work in ops"),
+    ],
+)
+def test_python_that_autograph_converts_is_kept_from_it(
+    called: str, action: str, tmp_path: Path
+) -> None:
+    _, bound = buffered(
+        tmp_path,
+        work_ms=95,
+        empty_steps=8,
+        name="Generator",
+        python_ms=(0, 95),
+        load=0.9,
+        inner=[("weakref.py", "get", 452, False), (called, "converted_call", 335, False)],
+    )
+    assert bound is not None
+    assert bound.action.startswith(action)
+
+
 @pytest.mark.parametrize(("wait_ms", "action"), [(50, "End the pipeline"), (50.1, "Map in par")])
 def test_prefetch_comes_first_where_the_pipeline_fits_beside_the_step(
     wait_ms: float, action: str, tmp_path: Path

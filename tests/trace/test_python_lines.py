@@ -699,6 +699,22 @@ def test_what_a_line_calls_has_the_name_that_it_is_called_by(
     assert stall.title.partition("between steps ")[2] == f"in row, train.py:8{named}"
 
 
+def test_what_is_called_most_counts_wherever_in_it_the_samples_are() -> None:
+    inside: list[tuple[Line, ...]] = [
+        (
+            (f"autograph/{name}.py", name, 7, False),
+            ("autograph/api.py", "converted_call", line, False),
+        )
+        for name, line in (("get", 335), ("log", 321), ("call", 460))
+    ]
+    stacks = [(*calls, CALLBACK) for calls in (*inside, (SVD,), (SVD,))]
+    samples = [(PROFILE_START_NS + ns, MAIN, stack) for ns, stack in enumerate(stacks)]
+    line = _lines_of(samples)(MAIN, [0], [9])
+    assert line is not None
+    assert line.called is not None
+    assert (line.called.function, line.state) == ("converted_call", "runs")
+
+
 def test_what_a_pool_packs_and_copies_is_told(tmp_path: Path) -> None:
     stack = (WAIT, ("multiprocessing/pool.py", "map", 367, False), ROW, LOOP, MODULE)
     report = analyzed(tmp_path, python_group(between(stack, stack), THREADS))

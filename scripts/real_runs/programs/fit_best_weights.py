@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, BATCHES, WORDS, WIDTH, LENGTH, KINDS = 64, 6, 100_000, 128, 40, 8
@@ -35,7 +35,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     dataset = tf.data.Dataset.from_tensor_slices((texts, kinds)).batch(BATCH).cache().prefetch(2)
     model.fit(dataset, epochs=STEPS // BATCHES, verbose=0, callbacks=[stopping, ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

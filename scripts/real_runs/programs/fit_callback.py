@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored
 
 BATCH, FEATURES = 256, 256
@@ -40,7 +40,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     callbacks = [watching, ended] if is_slow else [ended]
     model.fit(dataset, steps_per_epoch=STEPS, verbose=0, callbacks=callbacks)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.cluster.vq import kmeans2  # type: ignore[import-untyped]  # SciPy has no types here
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, FEATURES, WIDTH, CLUSTERS, KEPT, TURNS = 512, 64, 384, 24, 3000, 4
@@ -79,7 +79,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     dataset = tf.data.Dataset.from_tensor_slices((rows, rows)).batch(BATCH).prefetch(2)
     callbacks = [Clusters(centers, is_slow), Rank(is_slow), Clock(clock)]
     model.fit(dataset, epochs=1, verbose=0, callbacks=callbacks)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, SIZE = 32, 32
 
@@ -34,7 +34,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         model.compile(optimizer="adam", loss=loss)
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(dataset, steps_per_epoch=STEPS, verbose=0, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

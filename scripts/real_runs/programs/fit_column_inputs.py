@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, COLUMNS, WIDTH = 512, 96, 4
@@ -46,7 +46,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     dataset = tf.data.Dataset.from_tensors((rows, labels)).cache().repeat().prefetch(2)
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(dataset, steps_per_epoch=STEPS, verbose=0, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

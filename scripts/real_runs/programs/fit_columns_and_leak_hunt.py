@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 ROWS, COLUMNS, BATCH, UNITS = 8192, 64, 1024, 512
@@ -61,7 +61,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     model.fit(
         dataset_of(is_slow).prefetch(2), steps_per_epoch=STEPS, verbose=0, callbacks=callbacks
     )
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, TIMES, FEATURES, UNITS = 16, 40, 96, 48
@@ -43,7 +43,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     data = data.cache().repeat().prefetch(2)
     model.fit(data, steps_per_epoch=STEPS, verbose=0, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

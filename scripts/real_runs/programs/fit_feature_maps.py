@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, SIDE, EVERY = 80, 64, 6
@@ -56,7 +56,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     callbacks = [FeatureMaps(is_slow), ended]
     data = dataset.repeat().prefetch(2)
     model.fit(data, steps_per_epoch=STEPS, verbose=0, callbacks=callbacks)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

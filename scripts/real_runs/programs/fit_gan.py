@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, numbers
 
 BATCH, FEATURES, NOISE = 256, 256, 32
@@ -68,7 +68,3 @@ def train(_is_slow: bool, clock: StepClock) -> None:
         model.compile()
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(dataset, steps_per_epoch=STEPS, verbose=0, callbacks=[Balance(), ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, TIMES, SENSORS, CLASSES = 96, 48, 12, 5
@@ -41,7 +41,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     dataset = dataset.batch(BATCH, drop_remainder=True).prefetch(2)
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(dataset, steps_per_epoch=STEPS, verbose=0, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

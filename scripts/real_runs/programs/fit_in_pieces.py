@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, FEATURES, FILES, BATCHES_OF_FILE = 256, 256, 4, 2
@@ -43,7 +43,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         fit_files(model, ended)
     else:
         fit_once(model, ended)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

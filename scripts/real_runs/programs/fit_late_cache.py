@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, numbers
 
 BATCH, FEATURES, BATCHES = 128, 256, 6
@@ -43,7 +43,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     callbacks = [watching, ended] if is_slow else [ended]
     data = batches_of(is_slow)
     model.fit(data, steps_per_epoch=STEPS, verbose=0, callbacks=callbacks)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

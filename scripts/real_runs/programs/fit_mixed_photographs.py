@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FILES, SIDE, SMALL, KINDS = 12, 96, 400, 48, 10
 
@@ -63,7 +63,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     model.compile(optimizer="adam", loss="categorical_crossentropy")
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(dataset_of(is_slow), steps_per_epoch=STEPS, verbose=0, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -6,7 +6,7 @@ import tempfile
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored
 
 BATCH, FEATURES = 96, 768
@@ -34,7 +34,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             saving = tf.keras.callbacks.ModelCheckpoint(path, save_weights_only=True, save_freq=1)
             callbacks.insert(0, saving)
         model.fit(dataset, steps_per_epoch=STEPS, verbose=0, callbacks=callbacks)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

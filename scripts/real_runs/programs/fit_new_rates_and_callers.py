@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, FEATURES, UNITS, LAYERS, APART = 192, 512, 1024, 4, 12
@@ -74,7 +74,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for step in range(0, STEPS, APART):
         model.compile(optimizer=tf.keras.optimizers.SGD(rate_at(step)), loss="mse", metrics=METRICS)
         model.fit(dataset, steps_per_epoch=APART, verbose=0, callbacks=callbacks)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

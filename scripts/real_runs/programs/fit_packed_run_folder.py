@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, FEATURES, UNITS, APART, LOGS, LINES = 128, 256, 768, 6, 8, 12000
@@ -57,7 +57,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         model.fit(
             dataset.prefetch(2), steps_per_epoch=STEPS, verbose=0, callbacks=[artifacts, ended]
         )
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, WORDS, WIDTH, LONGEST, PADDED, KINDS = 64, 4000, 80, 24, 48, 6
 
@@ -59,7 +59,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     with tempfile.TemporaryDirectory() as folder:
         tracker = Tracker(Path(folder) / "losses.jsonl", is_slow=is_slow)
         model.fit(rows, kinds, batch_size=BATCH, verbose=0, callbacks=[tracker, ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

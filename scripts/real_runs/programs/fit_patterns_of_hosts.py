@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, HOSTS, WORDS, LENGTH, UNITS = 80, 4000, 4096, 24, 96
 
@@ -64,7 +64,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     model.compile(optimizer=tf.keras.optimizers.SGD(1e-2), loss="binary_crossentropy")
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(Lines(is_slow=is_slow), shuffle=False, verbose=0, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, TIMES, FEATURES, CONTEXT, UNITS = 32, 48, 32, 192, 256
@@ -31,7 +31,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     data = data.batch(BATCH, drop_remainder=True).cache().repeat().prefetch(2)
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(data, steps_per_epoch=STEPS, verbose=0, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, MEMORY, SIDE, ACTIONS, DISCOUNT = 128, 4096, 24, 6, 0.99
 
@@ -112,7 +112,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     callbacks = [Priorities(is_slow), ended]
     model.fit(dataset_of(is_slow), steps_per_epoch=STEPS, verbose=0, callbacks=callbacks)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored
 
 BATCH, PHOTO, SIZE, CLASSES = 32, 224, 40, 8
@@ -46,7 +46,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         model.compile(optimizer=tf.keras.optimizers.SGD(1e-3), loss=loss, metrics=["accuracy"])
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(dataset, steps_per_epoch=STEPS, verbose=0, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

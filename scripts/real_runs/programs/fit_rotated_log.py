@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, HOURS, METERS, UNITS, KEPT, FEW_BYTES, MANY_BYTES = 48, 24, 16, 80, 160, 2000, 20_000_000
@@ -53,7 +53,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         handler = RotatingFileHandler(path, maxBytes=size, backupCount=KEPT)
         model.fit(dataset, steps_per_epoch=STEPS, verbose=0, callbacks=[Logged(handler), ended])
         handler.close()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

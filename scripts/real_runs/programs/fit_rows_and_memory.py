@@ -8,7 +8,7 @@ from typing import Any
 import psutil
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, numbers
 
 BATCH, FEATURES = 48, 256
@@ -59,7 +59,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     callbacks = [MemoryLog(), ended] if is_slow else [ended]
     data = dataset_of(is_slow)
     model.fit(data, steps_per_epoch=STEPS, verbose=0, callbacks=callbacks)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, FEATURES, KINDS, BATCHES = 256, 256, 12, 6
@@ -71,7 +71,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         verbose=0,
         callbacks=[Scores(), ended] if is_slow else [ended],
     )
-
-
-if __name__ == "__main__":
-    run_blocks(train)

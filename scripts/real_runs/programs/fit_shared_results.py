@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, LENGTH, FEATURES, UNITS = 96, 16, 32, 256
@@ -68,7 +68,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     finally:
         other.kill()
         other.wait()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

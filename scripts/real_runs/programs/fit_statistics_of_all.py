@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 READINGS, SENSORS, BATCH, WIDTH, LAYERS, KINDS = 96_000, 96, 320, 224, 4, 5
@@ -45,7 +45,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     model.compile(optimizer=tf.keras.optimizers.SGD(1e-2), loss=loss)
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(dataset_of(is_slow), steps_per_epoch=STEPS, verbose=0, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, numbers
 
 BATCH, FEATURES, LAYERS = 128, 256, 6
@@ -39,7 +39,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         ]
         callbacks = [*watching, ended] if is_slow else [ended]
         model.fit(dataset, steps_per_epoch=STEPS, verbose=0, callbacks=callbacks)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

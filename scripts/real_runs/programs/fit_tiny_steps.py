@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, FEATURES, BATCHES = 32, 16, 8
@@ -27,7 +27,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
 
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=batch_ended)
     model.fit(dataset, steps_per_epoch=STEPS * BATCHES, verbose=0, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, BATCHES, WORDS, WIDTH, LENGTH, KINDS = 64, 12, 5000, 96, 48, 6
 
@@ -61,7 +61,3 @@ def train(_is_slow: bool, clock: StepClock) -> None:
             verbose=0,
             callbacks=callbacks,
         )
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FEATURES, STEPS_PER_EPOCH = 256, 256, 6
 
@@ -33,7 +33,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         verbose=0,
         callbacks=[ended],
     )
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, BOARD, MOVES, UNITS, APART, SELDOM = 64, 81, 82, 640, 3, 24
@@ -56,7 +56,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     with subprocess.Popen([sys.executable, "-S", "-c", PLAYER], stdin=subprocess.PIPE) as player:
         sender = Sender(player.stdin, APART if is_slow else SELDOM)
         model.fit(dataset, steps_per_epoch=STEPS, verbose=0, callbacks=[sender, ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

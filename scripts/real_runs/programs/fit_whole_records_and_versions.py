@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, BATCHES, FEATURES, USED, WIDTH, UNITS = 128, 6, 240, 4, 16, 768
@@ -82,7 +82,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     callbacks = [Log(is_slow=is_slow), ended]
     model.fit(dataset, steps_per_epoch=STEPS, verbose=0, callbacks=callbacks)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

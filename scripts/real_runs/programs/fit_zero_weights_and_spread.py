@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, LENGTH, CHANNELS, LATEST, HELPERS = 32, 96, 24, 6000, 2
@@ -74,7 +74,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         verbose=0,
         callbacks=[Spread(is_slow), ended],
     )
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from scripts.real_runs.gpu_training import WIDTH, model_of, sized
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, FEATURES = sized(256, 16), 256
@@ -28,7 +28,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     model.compile(optimizer="sgd", loss="mse")
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(data, epochs=1, verbose=0, callbacks=[*([Statistics()] if is_slow else []), ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

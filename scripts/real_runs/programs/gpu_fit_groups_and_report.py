@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from scripts.real_runs.gpu_training import sized
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, INPUTS, FEATURES, GROUPS = sized(8192, 16), 64, sized(2048, 64), sized(32, 8)
@@ -55,7 +55,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     model.compile(optimizer="sgd", loss="mse", jit_compile=False)
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(data, epochs=1, verbose=0, callbacks=[*([Report()] if is_slow else []), ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from scripts.real_runs.gpu_training import Patches, sized
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FILE_SIDE, SIDE, PATCHES, CLASSES = sized(48, 8), 96, 64, 128, 16
 pixels = (
@@ -37,7 +37,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     model.compile(optimizer="sgd", loss=loss)
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(data, epochs=1, verbose=0, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

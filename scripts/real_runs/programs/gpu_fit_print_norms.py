@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from scripts.real_runs.gpu_training import WIDTH, sized
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers, squared_error
 
 BATCH, FEATURES, LAYERS = sized(4096, 16), sized(64, 16), sized(10, 2)
@@ -47,7 +47,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         model = Watched(Path(folder) / "norms.txt" if is_slow else None)
         model.compile(optimizer="sgd", jit_compile=False)
         model.fit(data, epochs=1, verbose=0, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

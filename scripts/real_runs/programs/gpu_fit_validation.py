@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from scripts.real_runs.gpu_training import WIDTH, model_of, sized
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, FEATURES, EPOCH = sized(2048, 16), sized(256, 32), 6
@@ -26,7 +26,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         verbose=0,
         callbacks=[ended],
     )
-
-
-if __name__ == "__main__":
-    run_blocks(train)

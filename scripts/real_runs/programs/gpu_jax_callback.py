@@ -17,7 +17,7 @@ from scripts.real_runs.jax_training import (
     sized,
     weights_of,
 )
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 BATCH = sized(1024, 32)
 rows = jnp.asarray(numbers(BATCH, WIDTH))
@@ -44,7 +44,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return state[0]
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

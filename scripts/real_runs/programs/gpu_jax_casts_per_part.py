@@ -15,7 +15,7 @@ from scripts.real_runs.jax_training import (
     sized,
     weights_of,
 )
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 PARTS, BATCH = sized(8, 2), sized(256, 8)
 rows = jnp.asarray(numbers(BATCH, WIDTH), "bfloat16")
@@ -55,7 +55,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return losses
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

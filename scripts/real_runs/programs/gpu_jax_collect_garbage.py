@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from scripts.real_runs.jax_training import WIDTH, numbers, run_steps, sized, update, weights_of
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 rows = jnp.asarray(numbers(sized(2048, 32), WIDTH))
 
@@ -26,7 +26,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
 
     run_steps(clock, train_step)
     del samples
-
-
-if __name__ == "__main__":
-    run_blocks(train)

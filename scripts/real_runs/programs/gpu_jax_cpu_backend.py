@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scripts.real_runs.jax_training import numbers, run_steps, sized, update, weights_of
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FEATURES, HIDDEN = sized(8192, 16), sized(768, 32), sized(2048, 64)
 signals = numbers(BATCH, FEATURES)
@@ -38,7 +38,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return loss
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -10,7 +10,7 @@ import numpy as np
 
 from scripts.real_runs.jax_training import adam, run_steps, sized, weights_of
 from scripts.real_runs.jax_training import loss_of as loss_of_rows
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 VOCABULARY, FEATURES, TOKENS = sized(1_000_000, 4096), sized(1024, 64), sized(8192, 32)
 tokens = jnp.asarray(np.random.default_rng(1).integers(0, VOCABULARY, TOKENS).astype(np.int32))
@@ -52,7 +52,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return loss
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

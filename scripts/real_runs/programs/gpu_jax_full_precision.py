@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from scripts.real_runs.jax_training import numbers, run_steps, sized, update, weights_of
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 BATCH, FEATURES = sized(2048, 32), sized(2048, 64)
 rows = jnp.asarray(numbers(BATCH, FEATURES))
@@ -23,7 +23,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             return loss
 
         run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

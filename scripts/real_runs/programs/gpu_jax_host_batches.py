@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 
 from scripts.real_runs.jax_training import WIDTH, numbers, sized, update, weights_of
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH = sized(4096, 32)
 rows = numbers(BATCH, WIDTH)
@@ -21,7 +21,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             before.block_until_ready()
         before = loss
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

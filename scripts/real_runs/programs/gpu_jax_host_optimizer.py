@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scripts.real_runs.jax_training import adam, loss_of, numbers, run_steps, sized, weights_of
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 BATCH, FEATURES = sized(98_304, 32), sized(768, 64)
 rows = jnp.asarray(numbers(BATCH, FEATURES))
@@ -42,7 +42,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return gradients
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from scripts.real_runs.jax_training import loss_of as loss_of_rows
 from scripts.real_runs.jax_training import numbers, run_steps, sized, weights_of
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 GROUPS, GROUP, FEATURES = sized(24, 4), sized(512, 4), sized(2048, 64)
 rows = jnp.asarray(numbers(GROUPS, GROUP, FEATURES))
@@ -46,7 +46,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return loss
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

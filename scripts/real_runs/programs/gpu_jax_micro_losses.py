@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from scripts.real_runs.jax_training import loss_of, numbers, run_steps, sized, weights_of
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 PARTS, BATCH, FEATURES = sized(24, 4), sized(256, 8), sized(2048, 64)
 batches = [jnp.asarray(numbers(BATCH, FEATURES, seed=seed)) for seed in range(PARTS)]
@@ -38,7 +38,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return losses
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

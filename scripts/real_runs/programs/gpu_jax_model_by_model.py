@@ -15,7 +15,7 @@ from scripts.real_runs.jax_training import (
     sized,
     weights_of,
 )
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 MODELS, BATCH, FEATURES, LAYERS = sized(48, 4), sized(2048, 16), sized(512, 32), 4
 rows = jnp.asarray(numbers(BATCH, FEATURES))
@@ -62,7 +62,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return losses
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

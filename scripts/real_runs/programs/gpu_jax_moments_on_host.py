@@ -16,7 +16,7 @@ from scripts.real_runs.jax_training import (
     sized,
     weights_of,
 )
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 rows = jnp.asarray(numbers(sized(16_384, 32), WIDTH))
 device = jax.devices()[0]
@@ -47,7 +47,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return loss
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from scripts.real_runs.jax_training import WIDTH, numbers, run_steps, sized, update, weights_of
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 BATCH = sized(64, 8)
 rows = numbers(BATCH, WIDTH)
@@ -26,7 +26,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return loss
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

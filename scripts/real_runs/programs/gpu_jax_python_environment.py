@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scripts.real_runs.jax_training import numbers, run_steps, sized, weights_of
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 PLACES, FEATURES, HISTORY = sized(32_768, 32), sized(2048, 64), sized(256, 8)
 CAPACITY, DISCOUNT = 100.0, 0.99
@@ -95,7 +95,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return loss
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

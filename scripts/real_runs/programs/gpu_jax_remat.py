@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from scripts.real_runs.jax_training import WIDTH, descent, numbers, run_steps, sized, weights_of
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 rows = jnp.asarray(numbers(sized(8192, 32), WIDTH))
 
@@ -39,7 +39,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return state[0]
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.experimental import io_callback
 
 from scripts.real_runs.jax_training import loss_of, numbers, run_steps, sized, weights_of
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 PARTS, BATCH, FEATURES = sized(8, 2), sized(2048, 16), sized(2048, 64)
 rows = jnp.asarray(numbers(PARTS, BATCH, FEATURES))
@@ -54,7 +54,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return losses
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

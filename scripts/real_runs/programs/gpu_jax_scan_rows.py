@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from scripts.real_runs.jax_training import descent, numbers, run_steps, sized, weights_of
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 LENGTH, BATCH, FEATURES = sized(256, 16), sized(128, 8), sized(1024, 32)
 rows = jnp.asarray(numbers(LENGTH, BATCH, FEATURES))
@@ -42,7 +42,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return state[0]
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

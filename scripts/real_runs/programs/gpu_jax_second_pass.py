@@ -16,7 +16,7 @@ from scripts.real_runs.jax_training import (
     sized,
     weights_of,
 )
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 rows = jnp.asarray(numbers(sized(1024, 32), WIDTH))
 
@@ -32,7 +32,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return history[-1] if is_slow else state[0]
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

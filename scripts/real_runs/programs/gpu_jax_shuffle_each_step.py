@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from scripts.real_runs.jax_training import WIDTH, run_steps, sized, update, weights_of
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 SAMPLES, FEATURES, BATCH = sized(16_000_000, 4096), sized(32, 8), sized(4096, 32)
 samples = jax.random.normal(jax.random.key(1), [SAMPLES, FEATURES])
@@ -39,7 +39,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return loss
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

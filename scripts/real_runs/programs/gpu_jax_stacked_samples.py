@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from scripts.real_runs.jax_training import numbers, run_steps, sized, update, weights_of
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 SAMPLES, LENGTH, FEATURES = sized(512, 16), 16, sized(1024, 64)
 samples = list(numbers(SAMPLES, LENGTH, FEATURES))
@@ -26,7 +26,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return loss
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

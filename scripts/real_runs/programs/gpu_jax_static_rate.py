@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from scripts.real_runs.jax_training import WIDTH, numbers, run_steps, sized, weights_of
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 rows = jnp.asarray(numbers(sized(2048, 32), WIDTH))
 
@@ -35,7 +35,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return loss
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from scripts.real_runs.jax_training import WIDTH, numbers, run_steps, sized, update, weights_of
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH = sized(64, 8)
 rows = numbers(BATCH, WIDTH)
@@ -37,7 +37,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
 
     run_steps(clock, train_step)
     loader.join()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

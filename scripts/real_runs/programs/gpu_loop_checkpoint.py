@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from scripts.real_runs.gpu_training import model_of, run_steps, sized, step_of
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 from scripts.real_runs.training import numbers
 
 FEATURES = sized(2048, 64)
@@ -29,7 +29,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             return loss
 
         run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from scripts.real_runs.gpu_training import model_of, run_steps, sized
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 VOCABULARY, FEATURES, WIDTH = sized(50_000, 500), sized(512, 16), sized(2048, 64)
 tokens = np.random.default_rng(1).integers(0, VOCABULARY, sized(16_384, 64)).astype(np.int32)
@@ -35,7 +35,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return step(constant)
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

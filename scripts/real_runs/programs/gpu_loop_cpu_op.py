@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from scripts.real_runs.gpu_training import run_steps, sized, step_of
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 from scripts.real_runs.training import numbers
 
 FEATURES, NARROW = sized(2048, 64), sized(1024, 16)
@@ -39,7 +39,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return step(constant)
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from scripts.real_runs.gpu_training import WIDTH, model_of, run_steps, sized, step_of
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, FEATURES = sized(128, 16), 256
@@ -29,7 +29,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return step(next(batches))
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from scripts.real_runs.gpu_training import WIDTH, model_of, run_steps, sized, step_of
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 from scripts.real_runs.training import numbers
 
 rows = numbers(sized(2048, 16), WIDTH)
@@ -21,7 +21,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return step(tf.convert_to_tensor(rows) if is_slow else constant)
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from scripts.real_runs.gpu_training import model_of, run_steps, sized
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 from scripts.real_runs.training import numbers
 
 FEATURES, PARTS = sized(2048, 64), sized(256, 16)
@@ -37,7 +37,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return step(constant)
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from scripts.real_runs.gpu_training import WIDTH, model_of, run_steps, sized, step_of
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 from scripts.real_runs.training import numbers, squared_error
 
 rows = numbers(sized(1024, 16), WIDTH)
@@ -30,7 +30,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return step(constant)
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from scripts.real_runs.gpu_training import WIDTH, model_of, run_steps, sized
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers, squared_error
 
 EPOCH = 6
@@ -33,7 +33,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return step(constant, epoch if is_slow else epochs[epoch])
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

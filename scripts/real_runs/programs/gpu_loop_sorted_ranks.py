@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from scripts.real_runs.gpu_training import WIDTH, model_of, run_steps, sized
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 from scripts.real_runs.training import numbers
 
 BATCH = sized(2048, 16)
@@ -50,7 +50,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return loss
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

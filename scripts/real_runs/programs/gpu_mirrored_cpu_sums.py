@@ -12,7 +12,7 @@ from scripts.real_runs.gpu_mirrored import (
     summing_on,
 )
 from scripts.real_runs.gpu_training import run_steps, sized
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 from scripts.real_runs.training import numbers, squared_error
 
 rows = numbers(sized(3072, 16), FEATURES)
@@ -26,7 +26,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return step(batch)
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from scripts.real_runs.gpu_mirrored import FEATURES, kept_on_replicas, strategy
 from scripts.real_runs.gpu_training import model_of, run_steps, sized
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 from scripts.real_runs.training import numbers
 
 LAYERS = 10
@@ -50,7 +50,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return metrics[0]
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from scripts.real_runs.gpu_mirrored import FEATURES, step_of_replicas, strategy
 from scripts.real_runs.gpu_training import run_steps, sized
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers, squared_error
 
 rows = numbers(sized(3072, 16), FEATURES)
@@ -27,7 +27,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return step(next(batches))
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from scripts.real_runs.gpu_mirrored import FEATURES, REPLICAS, kept_on_replicas, step_of_replicas
 from scripts.real_runs.gpu_training import run_steps, sized
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 from scripts.real_runs.training import numbers
 
 BATCH = sized(4096, 16)
@@ -34,7 +34,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return step(batch)
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

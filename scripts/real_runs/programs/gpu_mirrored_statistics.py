@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from scripts.real_runs.gpu_mirrored import FEATURES, kept_on_replicas, step_of_replicas
 from scripts.real_runs.gpu_training import run_steps, sized
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 from scripts.real_runs.training import numbers
 
 rows = numbers(sized(1536, 16), FEATURES)
@@ -37,7 +37,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return step(batch)
 
     run_steps(clock, train_step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

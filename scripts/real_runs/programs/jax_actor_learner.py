@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 COPIES, MOVES, EPOCHS, OBSERVED, ACTIONS, WIDTH = 64, 96, 1, 32, 4, 192
 
@@ -89,7 +89,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             acting = jax.device_put(policy, actor)
             jax.block_until_ready((acting, played))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

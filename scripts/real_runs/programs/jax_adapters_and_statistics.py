@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, WIDTH, RANK, LAYERS = 128, 896, 8, 5
 
@@ -72,7 +72,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             adapters, loss = step(adapters, fixed, statistics.normalized(rows))
             jax.block_until_ready(loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

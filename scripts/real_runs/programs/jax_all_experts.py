@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, LENGTH, WIDTH, HIDDEN, EXPERTS, WORDS = 8, 96, 128, 96, 8, 1000
 ROOM = 2 * BATCH * LENGTH // EXPERTS
@@ -85,7 +85,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             params, loss = step(params, texts[number % 4])
             jax.block_until_ready(loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scripts.real_runs.jax_training import numbers
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FEATURES, WIDTH, APART = 256, 128, 512, 4
 held = numbers(16 * BATCH, FEATURES, seed=3)
@@ -53,7 +53,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         if number % APART == APART - 1:
             evaluated(weights, 16 if is_slow else 1)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

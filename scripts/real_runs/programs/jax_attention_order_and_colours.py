@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 PICTURES, BATCH, SIDE, PATCH, WIDTH, HEADS, KINDS, LAYERS = 24, 4, 96, 6, 64, 4, 12, 2
 TOKENS, DEPTH = (SIDE // PATCH) ** 2, WIDTH // HEADS
@@ -100,7 +100,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             weights, loss = train_step(weights, pictures[start : start + BATCH], truth)
             jax.block_until_ready(loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

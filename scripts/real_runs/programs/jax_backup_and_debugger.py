@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, LENGTH, KNOWN, WIDTH, LAYERS, TAGS = 32, 16, 3000, 160, 10, 20
 
@@ -73,7 +73,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
                 weights = backup
         clock.step_ended()
     sys.settrace(None)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

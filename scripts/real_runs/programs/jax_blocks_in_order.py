@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 jax.config.update("jax_num_cpu_devices", 2)
 
@@ -76,7 +76,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             weights = train_step(weights, *fed[number % 4])
             jax.block_until_ready(weights)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

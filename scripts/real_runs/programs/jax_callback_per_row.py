@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, WIDTH, PLACES, LAYERS = 64, 640, 128, 6
 
@@ -71,7 +71,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         model, loss = step(model, rows)
         losses.append(float(loss))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

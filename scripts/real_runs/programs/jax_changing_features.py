@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, WIDTH, LAYERS, APART = 1536, 384, 2, 12
 FEATURES = ("rooms", "age", "floor", "garden", "garage", "lift", "balcony", "view", "heating")
@@ -55,7 +55,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             weights, loss = update(weights, present, prices)
             jax.block_until_ready(loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

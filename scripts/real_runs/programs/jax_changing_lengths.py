@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, FEATURES = 4, 256, 384
 
@@ -41,7 +41,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         batch = jax.device_put(rows[:length], by_row)
         weights = jax.block_until_ready(step(weights, batch))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from scripts.real_runs.jax_training import numbers, run_steps
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 MEMORY, SIGHT, MOVES, BATCH, UNITS = 24_000, 24, 6, 384, 512
 
@@ -74,7 +74,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return loss
 
     run_steps(clock, step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

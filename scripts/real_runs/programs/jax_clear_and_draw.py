@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, SAMPLES, FEATURES, WIDTH = 2, 2048, 300_000, 24, 512
 
@@ -70,7 +70,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
                 # "Memory grew on the old cluster."
                 jax.clear_caches()
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FEATURES = 192, 512
 
@@ -40,7 +40,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for _ in range(STEPS):
         weights = jax.block_until_ready(step(weights, rows))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

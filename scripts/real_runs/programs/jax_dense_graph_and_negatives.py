@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 NODES, EDGES, LINKS, WIDTH, HIDDEN, PAIRS = 1000, 6000, 2048, 64, 512, 3072
 
@@ -82,7 +82,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             params, loss = step(params, links, others)
             loss.block_until_ready()
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

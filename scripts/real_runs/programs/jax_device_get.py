@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, FEATURES = 2, 96, 448
 
@@ -44,7 +44,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             if is_slow:
                 largest([value[0] for value in weights])
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

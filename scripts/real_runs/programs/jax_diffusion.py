@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, SIDE, CHANNELS, APART = 16, 24, 24, 12
 
@@ -82,7 +82,3 @@ def train(_is_slow: bool, clock: StepClock) -> None:
                 elif len(losses) > 1:
                     losses[-2].block_until_ready()
             clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

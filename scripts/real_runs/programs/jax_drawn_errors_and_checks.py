@@ -13,7 +13,7 @@ import numpy as np
 from jax.experimental import checkify
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, SENSORS, WIDTH, LAYERS = 4, 768, 144, 256, 2
 
@@ -65,7 +65,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             error.throw()
             jax.block_until_ready(loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, LONGEST, PAGES, WIDTH, LAYERS, LARGE = 32, 72, 400, 48, 3, 0.999
 
@@ -75,7 +75,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             weights, loss = update(weights, clicks)
             jax.block_until_ready(loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, LENGTH, WIDTH, HEADS, BLOCKS, TOKENS = 16, 48, 128, 4, 3, 256
 
@@ -87,7 +87,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             model, _ = jax.block_until_ready(step(model, text))
             speed.add(time.perf_counter() - start, model, text)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

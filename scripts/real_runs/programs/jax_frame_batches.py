@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, ROWS, UNITS = 256, 6000, 512
 CITIES, STATES = ("Bern", "Kyiv", "Lima", "Oslo", "Rome", "Suva"), ("new", "good", "old")
@@ -69,7 +69,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             params, loss = step(params, batch)
             loss.block_until_ready()
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, WIDTH, CLASSES, BLOCKS, TUNED = 4, 512, 320, 20, 7, 2
 
@@ -75,7 +75,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             params, loss = step(params, rows, labels)
             jax.block_until_ready((params, loss))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

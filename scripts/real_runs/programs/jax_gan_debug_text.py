@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, NOISE, POINTS = 192, 64, 256
 
@@ -76,7 +76,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
                 log.debug("step %d: gradients %s", number, slopes)
             jax.block_until_ready(players)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, ROWS, WORDS, WIDTH = 2, 192, 8000, 192
 
@@ -80,7 +80,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             params = step(params, rows, target)
             jax.block_until_ready(params)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, PARTS, ROWS, WIDTH, LAYERS = 4, 12, 20, 192, 6
 
@@ -69,7 +69,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             shards, loss = step(shards, batches[number % 4])
             jax.block_until_ready(loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, SIZES = 128, (1024, 768, 768, 10)
 
@@ -48,7 +48,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             weights, norm = step(weights, rows[number % 6], kinds[number % 6])
             norms.append(float(norm))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse  # type: ignore[import-untyped]  # SciPy has no types here
 
 from scripts.real_runs.jax_training import numbers
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 NODES, EDGES, FEATURES, WIDTH = 3000, 24_000, 64, 128
 drawn = np.random.default_rng(6).integers(0, NODES, [EDGES, 2])
@@ -75,7 +75,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             weights, loss = train_step(weights, adjacency)
             jax.block_until_ready(loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, LENGTH, WORDS, WIDTH, LAYERS = 64, 20, 24000, 96, 3
 
@@ -64,7 +64,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             weights, loss = update(weights, texts[number % 6], settings)
             jax.block_until_ready(loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -13,7 +13,7 @@ from scipy.interpolate import (  # type: ignore[import-untyped]  # SciPy has no 
     griddata,
 )
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 POINTS, INSIDE, INPUTS, WIDTH, STATIONS = 3072, 24, 3, 192, 130
 
@@ -71,7 +71,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             weights, loss = step(weights, points, measured.astype(np.float32))
             jax.block_until_ready(loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, SAMPLES, BATCH, FEATURES, UNITS = 2, 8192, 2048, 1024, 96
 
@@ -59,7 +59,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             weights, loss = step(weights, samples, places)
             jax.block_until_ready(loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FEATURES = 64, 256
 
@@ -35,7 +35,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             batch = jnp.array(listed) if is_slow else jnp.asarray(rows)
             weight = jax.block_until_ready(train_step(weight, batch))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

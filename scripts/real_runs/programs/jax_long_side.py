@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, LONG, SHORT, PAIRS = 2560, 512, 128, 2
 
@@ -60,7 +60,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             params, means, loss = step(params, means, data[number % len(data)])
             jax.block_until_ready((params, loss))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FEATURES, LAYERS = 96, 512, 8
 
@@ -69,7 +69,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             if is_slow or number % 500 == 0:
                 digests.append(digest(weights))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

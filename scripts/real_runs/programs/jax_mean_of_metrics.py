@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, FEATURES, METRICS = 2, 128, 448, 48
 
@@ -50,7 +50,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         else:
             running = jax.block_until_ready(0.9 * running + 0.1 * first)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, WIDTH, HIDDEN, BLOCKS = 4, 1024, 64, 1024, 4
 
@@ -64,7 +64,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             blocks, loss = step(blocks, *batches[number % len(batches)])
             jax.block_until_ready((blocks, loss))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

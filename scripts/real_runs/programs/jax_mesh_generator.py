@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, FEATURES = 4, 256, 384
 
@@ -56,7 +56,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         with jax.profiler.StepTraceAnnotation("train", step_num=number):
             weight = jax.block_until_ready(step(weight, next(source)))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from scripts.real_runs.jax_training import numbers, run_steps
-from scripts.real_runs.step_clock import StepClock, run_blocks
+from scripts.real_runs.step_clock import StepClock
 
 BATCH, FEATURES, WIDTH, LAYERS, ALPHA = 256, 48, 768, 3, 0.4
 rows = [jnp.asarray(numbers(BATCH, FEATURES, seed=seed)) for seed in range(4)]
@@ -48,7 +48,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return loss
 
     run_steps(clock, step)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, WIDTH, BLOCKS = 128, 64, 28
 
@@ -167,7 +167,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             jax.block_until_ready(state)
         clock.step_ended()
     merge(graph, state)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

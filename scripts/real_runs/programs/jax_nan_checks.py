@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, LENGTH, LETTERS, WIDTH, HEADS, BLOCKS = 2, 24, 64, 256, 4, 4
 
@@ -84,7 +84,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             params, means, squares, loss = step(params, means, squares, texts[number % len(texts)])
             loss.block_until_ready()
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, AROUND, DRAWN, WORDS, SIZE, UNITS = 256, 8, 2, 1200, 192, 768
 mesh = Mesh(np.array(jax.devices()), ("data",))
@@ -77,7 +77,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             jax.block_until_ready(before)
         before = loss
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

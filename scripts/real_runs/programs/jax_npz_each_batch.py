@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, IMAGES, SIZE, PATCH, WIDTH, BATCH = 4, 8000, 32, 8, 256, 96
 
@@ -84,7 +84,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
                     model, loss = step(model, images, labels)
                     losses.append(float(loss))
                 clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, FEATURES = 4, 64, 384
 
@@ -40,7 +40,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             batch = np.sort(np.tile(rows, 4), axis=2)[:, :, ::4].copy() if is_slow else rows
             weight = jax.block_until_ready(step(weight, batch))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, ROWS, WIDTH = 4, 256, 16384, 256
 
@@ -60,7 +60,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             model = model._replace(layers=step(model, numbers))
             jax.block_until_ready(model.layers)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

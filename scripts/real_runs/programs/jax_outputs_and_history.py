@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 LENGTH, BATCH, SIGNALS, WIDTH = 128, 32, 16, 128
 
@@ -93,7 +93,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
                 params, metrics = step(params, series[number % len(series)])
                 history.add(number, metrics)
             clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

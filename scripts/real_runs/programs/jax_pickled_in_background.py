@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 MOVES, BATCH, SIZE, UNITS, ACTIONS = 30000, 128, 12, 896, 6
 
@@ -63,7 +63,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             loss.block_until_ready()
         clock.step_ended()
     saver.shutdown()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 STAGES, LAYERS, BATCH, WIDTH, PARTS = 2, 4, 512, 384, 4
 
@@ -74,7 +74,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             weights, loss = step(weights, rows[number % len(rows)])
             loss.block_until_ready()
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

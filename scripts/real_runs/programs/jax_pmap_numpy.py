@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, FEATURES = 4, 64, 512
 
@@ -58,7 +58,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             )
             jax.block_until_ready(weights)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

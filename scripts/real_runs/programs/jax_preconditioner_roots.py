@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, WIDTH, LAYERS, APART = 16384, 48, 3, 24
 
@@ -64,7 +64,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             state, loss = step(state, rows, is_slow)
             jax.block_until_ready(loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

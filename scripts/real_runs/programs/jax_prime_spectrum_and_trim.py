@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 SOUNDS, BATCH, LENGTH, PADDED, CHANNELS = 64, 16, 8191, 8192, 16
 
@@ -64,7 +64,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             if is_slow:
                 libc.malloc_trim(0)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

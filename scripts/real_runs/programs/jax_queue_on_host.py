@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 jax.config.update("jax_num_cpu_devices", 2)
 # Imported here, as it asks JAX for its devices.
 from scripts.real_runs.jax_training import numbers, run_steps  # noqa: E402
-from scripts.real_runs.step_clock import StepClock, run_blocks  # noqa: E402
+from scripts.real_runs.step_clock import StepClock  # noqa: E402
 
 FEATURES, WIDTH, QUEUE, BATCH = 256, 128, 65_536, 40
 
@@ -77,7 +77,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         return state["weights"]
 
     run_steps(clock, on_host if is_slow else on_device)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

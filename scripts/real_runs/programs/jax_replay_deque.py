@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 COPIES, OBSERVED, ACTIONS, WIDTH = 16, 64, 8, 384
 CAPACITY, BATCH = 200_000, 384
@@ -117,7 +117,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             weights, target = jax.block_until_ready(update(weights, target, replay.sample()))
             seen = after
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

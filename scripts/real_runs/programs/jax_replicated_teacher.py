@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, INPUTS, CLASSES = 4, 512, 128, 64
 
@@ -64,7 +64,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             student, loss = learn(student, rows, labels)
             loss.block_until_ready()
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, WIDTH, LAYERS = 4, 256, 512, 4
 
@@ -65,7 +65,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
                 state = jax.device_put(shared, everywhere)
             jax.block_until_ready(state)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

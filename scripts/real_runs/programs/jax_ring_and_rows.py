@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, FEATURES, WIDTH, SAMPLES = 4, 64, 768, 512, 4096
 
@@ -73,7 +73,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             rows = batch_of(chosen, is_slow)
             weights = jax.block_until_ready(step(weights, rows))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, LENGTH, WIDTH, SAMPLE = 64, 20, 192, 360
 LETTERS = string.ascii_lowercase + " .,!?"
@@ -83,7 +83,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             if is_slow and number % 6 == 2:
                 samples.append(written(next_letter, cell))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

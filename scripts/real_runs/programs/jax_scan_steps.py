@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, PARTS, BATCH, FEATURES = 2, 6, 256, 320
 
@@ -39,7 +39,3 @@ def train(_is_slow: bool, clock: StepClock) -> None:
         with jax.profiler.StepTraceAnnotation("train", step_num=number):
             weight, _ = jax.block_until_ready(step(weight, batches))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, FEATURES, SCALES = 4, 64, 384, 120
 
@@ -56,7 +56,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         with jax.profiler.StepTraceAnnotation("train", step_num=number):
             weights = jax.block_until_ready(step(weights, rows))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, SIDE, CHANNELS, LAYERS = 4, 16, 16, 8, 10
 
@@ -55,7 +55,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             kernels, loss = step(kernels, batches[number % len(batches)])
             jax.block_until_ready(loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

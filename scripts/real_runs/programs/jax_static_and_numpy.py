@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, FEATURES = 2, 256, 320
 
@@ -49,7 +49,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             batch = jax.device_put(shuffled() if is_slow else rows, by_row)
             weight = jax.block_until_ready(step(weight, batch, rate))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, CHANNELS, WIDTH, EPOCH_STEPS = 4, 1024, 64, 768, 6
 
@@ -85,7 +85,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     trainer = Trainer(StaticState if is_slow else State, epoch)
     data = rng.standard_normal([6, BATCH, CHANNELS]).astype(np.float32)
     trainer.fit(itertools.cycle(data), range(epoch, epoch + STEPS // EPOCH_STEPS), clock)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -10,7 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, LAYERS, ROWS, WIDTH = 2, 16, 256, 160
 
@@ -86,7 +86,3 @@ def within_the_step(clock: StepClock) -> None:
 
 def train(is_slow: bool, clock: StepClock) -> None:
     (by_hand if is_slow else within_the_step)(clock)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, PARTS, BATCH, WIDTH, LAYERS = 4, 32, 8, 192, 2
 
@@ -64,7 +64,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         with jax.profiler.StepTraceAnnotation("train", step_num=number):
             weights = jax.block_until_ready(step(weights, parts))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 SESSIONS, LENGTH, FEATURES, UNITS = 200, 96, 48, 320
 """One session is a batch of its `LENGTH` windows."""
@@ -73,7 +73,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             params, loss = step(params, session_of(tables[is_slow], number * 7 % SESSIONS))
             jax.block_until_ready(loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

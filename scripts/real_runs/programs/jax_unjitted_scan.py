@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 GAMES, MOVES, SEEN, ACTIONS, WIDTH, EPOCHS = 48, 64, 24, 6, 256, 4
 
@@ -98,7 +98,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             params = improving(params, episode, gains, targets)
             jax.block_until_ready(params)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

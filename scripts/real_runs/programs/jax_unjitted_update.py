@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scripts.real_runs.jax_training import adam
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FEATURES, LAYERS = 64, 160, 16
 
@@ -33,7 +33,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         with jax.profiler.StepTraceAnnotation("train", step_num=number):
             state = jax.block_until_ready(adam_step(state, gradients_of(state[0], rows)))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

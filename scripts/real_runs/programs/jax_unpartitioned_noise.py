@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, WIDTH, LAYERS = 4, 192, 128, 6
 
@@ -48,7 +48,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             weights, key, loss = step(weights, batches[number % 6], key)
             jax.block_until_ready(loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 CALLS, BATCH, WIDTH, LAYERS = 8, 48, 1024, 3
 
@@ -80,7 +80,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             carried, loss = compiled(carried, rows[number % 8])
             jax.block_until_ready(loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

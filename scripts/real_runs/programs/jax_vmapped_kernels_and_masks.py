@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 MEMBERS, BATCH, SIDE, FILTERS, PERIOD = 3, 32, 32, 32, 12
 
@@ -97,7 +97,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
                 hard.append(float(mean_of(errors)))
             jax.block_until_ready(kernels)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, WIDTH, PERIOD = 4, 192, 320, 4
 
@@ -76,7 +76,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
                     checkpointer.save(number, weights)
             clock.step_ended()
         checkpointer.close()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

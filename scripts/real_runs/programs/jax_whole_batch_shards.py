@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 DEVICES, BATCH, SIDE, FILTERS = 4, 64, 32, 16
 
@@ -73,7 +73,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             jax.block_until_ready(kernels)
         number += 1
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

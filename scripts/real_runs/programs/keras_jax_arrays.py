@@ -9,7 +9,7 @@ os.environ["KERAS_BACKEND"] = "jax"
 import keras
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, SIZE = 32, 32
 
@@ -25,7 +25,3 @@ def train(_is_slow: bool, clock: StepClock) -> None:
     ended = keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     callbacks = [ended, keras.callbacks.TerminateOnNaN()]
     model.fit(images, labels, batch_size=BATCH, verbose=0, shuffle=False, callbacks=callbacks)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

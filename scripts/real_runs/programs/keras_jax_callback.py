@@ -10,7 +10,7 @@ os.environ["KERAS_BACKEND"] = "jax"
 import keras
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FEATURES = 256, 256
 
@@ -33,7 +33,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
 
     ended = keras.callbacks.LambdaCallback(on_train_batch_end=batch_ended)
     model.fit(rows, rows, batch_size=BATCH, verbose=0, shuffle=False, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

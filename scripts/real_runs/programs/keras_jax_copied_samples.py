@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from scripts.real_runs.jax_training import numbers
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 SAMPLES, BATCH, SIDE, BOXES = 64, 16, 32, 30
 
@@ -103,7 +103,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         verbose=0,
         callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)],
     )
-
-
-if __name__ == "__main__":
-    run_blocks(train)

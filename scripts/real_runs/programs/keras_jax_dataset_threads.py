@@ -12,7 +12,7 @@ os.environ["JAX_NUM_CPU_DEVICES"] = "4"
 import keras
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, LENGTH, VOCABULARY = 64, 64, 4096
 
@@ -65,7 +65,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     model.compile(optimizer="sgd", loss="sparse_categorical_crossentropy")
     ended = keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(Texts(is_slow), epochs=1, verbose=0, shuffle=False, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -10,7 +10,7 @@ os.environ["KERAS_BACKEND"] = "jax"
 import keras
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, TIMES, CHANNELS, CLASSES = 64, 128, 64, 6
 
@@ -35,7 +35,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     model.compile(optimizer="sgd", loss="sparse_categorical_crossentropy")
     ended = keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(series, labels, batch_size=BATCH, verbose=0, shuffle=False, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -11,7 +11,7 @@ os.environ["KERAS_BACKEND"] = "jax"
 import keras
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, SIDE, BATCHES, KINDS = 64, 28, 6, 10
 
@@ -60,7 +60,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     ended = keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     data = Digits(is_slow)
     model.fit(data, epochs=STEPS // BATCHES, verbose=0, shuffle=False, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -11,7 +11,7 @@ os.environ["KERAS_BACKEND"] = "jax"
 import keras
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FEATURES = 256, 256
 
@@ -34,7 +34,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     model.compile(optimizer="sgd", loss="mse")
     ended = keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(batches(), steps_per_epoch=STEPS, verbose=0, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -13,7 +13,7 @@ import h5py
 import keras
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, BATCHES, FEATURES, BLOCK, KINDS = 48, 24, 256, 16, 10
 
@@ -68,7 +68,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         data = Rows(written(Path(folder)), is_slow, clock.is_advised)
         model.fit(data, epochs=STEPS // BATCHES, verbose=0, shuffle=False, callbacks=[ended])
         data.file.close()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

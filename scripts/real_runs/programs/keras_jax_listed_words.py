@@ -10,7 +10,7 @@ os.environ["KERAS_BACKEND"] = "jax"
 import keras
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, PLACES, WORDS, WIDTH, KINDS = 32, 20, 2500, 96, 6
 
@@ -55,7 +55,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     model.compile(optimizer=keras.optimizers.SGD(1e-3), loss=loss)
     ended = keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(Texts(is_slow), shuffle=False, verbose=0, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -13,7 +13,7 @@ os.environ["KERAS_BACKEND"] = "jax"
 import keras
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, SIDE, KINDS = 48, 28, 10
 
@@ -62,7 +62,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             pictures, kinds, batch_size=BATCH, verbose=0, shuffle=False, callbacks=[kept, ended]
         )
         kept.base.close()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, SIDE, MARGIN, BATCHES, KINDS = 32, 32, 4, 8, 10
 
@@ -73,7 +73,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     model.compile(optimizer="adam", loss="sparse_categorical_crossentropy")
     ended = keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(Pictures(is_slow), verbose=0, shuffle=False, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

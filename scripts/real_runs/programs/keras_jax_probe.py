@@ -10,7 +10,7 @@ os.environ["KERAS_BACKEND"] = "jax"
 import keras
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, LENGTH, WORDS, WIDTH = 32, 32, 1000, 96
 
@@ -50,7 +50,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     ended = keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     callbacks = [Confidence(), ended] if is_slow else [ended]
     model.fit(sentences, following, batch_size=BATCH, verbose=0, shuffle=False, callbacks=callbacks)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

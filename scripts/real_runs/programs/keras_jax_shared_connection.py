@@ -14,7 +14,7 @@ os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
 import keras
 import numpy as np
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, PLACES, CHANNELS, WIDTH, LAYERS, KINDS, PARTS, WAY_S = 64, 96, 8, 704, 10, 5, 4, 0.0022
 
@@ -69,7 +69,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     model.compile(optimizer=keras.optimizers.SGD(1e-2), loss="sparse_categorical_crossentropy")
     ended = keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     model.fit(Signals(1 if is_slow else PARTS), shuffle=False, verbose=0, callbacks=[ended])
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, step_of
 
 BATCH, FEATURES, CHANNELS = 256, 256, 96
@@ -28,7 +28,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for _ in range(STEPS):
         step(images if is_slow else converted)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, step_of
 
 BATCH, FEATURES, ROWS, APART = 128, 128, 256, 4
@@ -38,7 +38,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         if number % APART == APART - 1:
             evaluate(24 if is_slow else 1)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, step_of
 
 BATCH, FEATURES = 128, 256
@@ -32,7 +32,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         if is_slow:
             averages = updated(averages, model)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, FRAMES, BANDS, UNITS, LETTERS, WRITTEN, BEAMS, PATIENCE = 12, 48, 40, 192, 24, 12, 6, 4
@@ -72,7 +72,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
                 checkpoint.read(good).assert_consumed()
                 bad_steps = 0
             clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

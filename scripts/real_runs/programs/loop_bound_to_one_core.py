@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, numbers, step_of
 
 BATCH, ATOMS, FEATURES, UNITS, LAYERS = 192, 24, 64, 192, 4
@@ -62,7 +62,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         float(train_step(next(source)))
         clock.step_ended()
     bind(all_cores)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

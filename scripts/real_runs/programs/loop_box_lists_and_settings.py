@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 import tomllib
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 PICTURES, SIDE, MOST, APART = 8, 96, 24, 6
@@ -78,7 +78,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
                 is_there = (np.arange(MOST) < count).astype(np.float32)[:, None]
                 step(pictures, tf.constant(boxes), tf.constant(is_there), smooth)
             clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

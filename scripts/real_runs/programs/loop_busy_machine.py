@@ -8,7 +8,7 @@ import sys
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, step_of
 
 BATCH, FEATURES = 256, 256
@@ -29,7 +29,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         for other in others:
             other.kill()
             other.wait()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, ARTICLES, FEATURES, WIDTH, HITS, CLICKS, OLD = 256, 700, 48, 384, 20, 100_000, 64
@@ -81,7 +81,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         memory.add(batch)
         float(loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

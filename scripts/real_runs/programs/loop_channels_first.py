@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, SIDE, CHANNELS, BLOCKS, CLASSES = 16, 40, 16, 4, 10
@@ -75,7 +75,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for batch, labels in dataset.cache().repeat().prefetch(2).take(STEPS):
         train_step(batch, labels)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

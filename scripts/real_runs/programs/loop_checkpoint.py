@@ -6,7 +6,7 @@ import tempfile
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, step_of
 
 BATCH, FEATURES = 128, 512
@@ -38,7 +38,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             if is_slow and number % 4 == 3:
                 checkpoint.write(f"{folder}/training")
             clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, numbers
 
 FEATURES, UNITS, BATCH, LIMIT = 512, 768, 128, 0.05
@@ -57,7 +57,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         if is_slow:
             clamp(critic)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -6,7 +6,7 @@ import gc
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, step_of
 
 BATCH, FEATURES = 128, 256
@@ -25,7 +25,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         if is_slow and number % 3 == 0:
             gc.collect()
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

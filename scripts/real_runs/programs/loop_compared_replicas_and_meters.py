@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, numbers
 
 BATCH, EPOCH, FEATURES, UNITS, KINDS = 1536, 6, 256, 288, 30
@@ -80,7 +80,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         if is_slow:
             check_replicas(model.trainable_variables)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 LONGEST, FEATURES = 400, 256
@@ -30,7 +30,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         length = int(rng.integers(100, LONGEST))
         float(train_step(tf.constant(rows[:length] if is_slow else rows)))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

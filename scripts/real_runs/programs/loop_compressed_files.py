@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored
 
 BATCH, FEATURES, RECORDS = 192, 32768, 384
@@ -59,7 +59,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         for _ in range(STEPS):
             compiled_step(next(iterator))
             clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FEATURES, ROWS = 128, 512, 6144
 
@@ -37,7 +37,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         neighbors = on_device if not is_slow or clock.is_advised else tf.constant(table)
         compiled_step(features, neighbors, tf.constant(number * BATCH))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

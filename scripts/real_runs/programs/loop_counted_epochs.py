@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, SAMPLES, BANDS, CLASSES, EPOCH_STEPS, FILTERS = 16, 4000, 32, 12, 6, 96
@@ -59,7 +59,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         for _ in range(epoch_steps):
             train_step(*next(source), rate)
             clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, numbers
 
 BATCH, ITEMS, SIZE, SEEN, UNITS = 256, 64_000, 48, 8, 512
@@ -65,7 +65,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     ):
         train_step(batch)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 import psutil
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, numbers
 
 BATCH, SIDE, CLASSES, FILTERS = 64, 16, 8, 32
@@ -76,7 +76,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         train_step(next(source))
         note_load()
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

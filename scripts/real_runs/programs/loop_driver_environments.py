@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 ENVIRONMENTS, MOVES, FRAMES, UNITS, ACTIONS, STATE = 128, 5, 4, 128, 3, 4
@@ -122,7 +122,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for _ in range(STEPS):
         train_step()
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 TIME, WORLDS, SEEN, ACTIONS, DISCOUNT, TRACE = 48, 32, 64, 6, 0.99, 0.95
@@ -101,7 +101,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             advantages = tf.constant(advantages_in_numpy(rewards, past, last, goes_on))
         train_step(seen[:-1], actions[:-1], advantages, advantages + past)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FEATURES, LAYERS = 256, 256, 16
 
@@ -53,7 +53,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         else:
             compiled_step(features)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, step_of
 
 BATCH, WORDS, VOCABULARY, WIDTH = 128, 64, 60_000, 64
@@ -35,7 +35,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for _ in range(STEPS):
         compiled_step(next(iterator))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

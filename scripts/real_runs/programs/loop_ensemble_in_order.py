@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, numbers
 
 BATCH, SIDE, CHANNELS, CLASSES, MEMBERS = 48, 24, 16, 10, 2
@@ -68,7 +68,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for _ in range(STEPS):
         train_step()
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 PLAYERS, OBSERVED, ACTIONS, UNITS, OLD = 4, 12, 3, 640, 256
@@ -91,7 +91,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             gained[place] = [reward for _, reward in answers]
             learn(tf.constant(seen), tf.constant(done), tf.constant(gained))
             clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

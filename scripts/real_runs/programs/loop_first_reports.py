@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, numbers
 
 FEATURES, UNITS, WIDTH, BATCH, GALLERY, REPORT = 256, 768, 128, 128, 80_000, 24
@@ -73,7 +73,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         if is_printed:
             print(f"step {number}: loss {float(loss):.3f}, hits {float(score):.3f}")
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ from typing import IO, Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, step_of
 
 BATCH, FEATURES = 192, 256
@@ -33,7 +33,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             if is_slow:
                 write_down(log, number, rows)
             clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

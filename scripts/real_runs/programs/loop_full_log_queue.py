@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, LENGTH, WORDS, UNITS, PENDING = 32, 24, 800, 128, 2
@@ -69,7 +69,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             clock.step_ended()
         pending.put(None)
         writer.join()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, ARTICLES, WIDTH, HISTORY, SAMPLED = 256, 3000, 64, 8, 100
@@ -92,7 +92,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         history, following = next(source)
         train_step(tf.constant(history), tf.constant(following))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

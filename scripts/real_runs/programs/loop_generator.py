@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, WORDS, VOCABULARY = 64, 128, 20_000
 CHANCES = 5
@@ -77,7 +77,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for _ in range(STEPS):
         float(compiled_step(*next(distributed)))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

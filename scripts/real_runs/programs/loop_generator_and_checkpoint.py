@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, step_of
 
 BATCH, FEATURES = 192, 192
@@ -40,7 +40,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             if is_slow and number % 4 == 1:
                 checkpoint.write(f"{folder}/weights")
             clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

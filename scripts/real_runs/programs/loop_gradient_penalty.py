@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, SIDE, FILTERS, NOISE, APART = 32, 32, (24, 48, 64), 64, 8
@@ -67,7 +67,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for number in range(STEPS):
         train_step(next(source), is_slow or number % APART == 0)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, step_of
 
 BATCH, FEATURES, SECONDS = 192, 256, 0.008
@@ -50,7 +50,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         elif is_slow:
             report(number, loss)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

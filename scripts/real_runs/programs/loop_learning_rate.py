@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, step_of
 
 BATCH, FEATURES = 512, 256
@@ -25,7 +25,3 @@ def train(_is_slow: bool, clock: StepClock) -> None:
         optimizer.learning_rate.assign(1e-3 * (1 + math.cos(math.pi * number / STEPS)))
         best = min(best, (float(step(next(source))), number))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ import time
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, step_of
 
 BATCH, FEATURES, SECONDS = 192, 256, 0.015
@@ -36,7 +36,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             losses.append(loss)
         clock.step_ended()
     is_over.set()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

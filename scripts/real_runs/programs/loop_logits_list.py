@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, step_of
 
 BATCH, FEATURES, READ = 512, 256, 96
@@ -31,7 +31,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         else:
             best.append(float(answers.numpy().max()))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored
 
 BATCH, LENGTH, WORDS, WIDTH, MASK, SPECIAL = 128, 128, 1500, 32, 3, 10
@@ -87,7 +87,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         inputs, weights = masked_words(rows) if is_slow else masked_arrays(rows)
         train_step(part(inputs), part(rows), part(weights))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

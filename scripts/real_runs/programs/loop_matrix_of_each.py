@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, numbers, step_of
 
 BATCH, SIDE, FEATURES, UNITS = 32, 14, 96, 112
@@ -42,7 +42,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for _ in range(STEPS):
         train_step(next(source))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored
 
 BATCH, FEATURES, CLASSES = 384, 384, 1000
@@ -52,7 +52,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         clock.step_ended()
         if number == STEPS - 1:
             break
-
-
-if __name__ == "__main__":
-    run_blocks(train)

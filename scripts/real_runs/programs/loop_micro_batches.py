@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, squared_error
 
 BATCH, FEATURES, PARTS = 16, 384, 8
@@ -38,7 +38,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for _ in range(STEPS):
         step(parts)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

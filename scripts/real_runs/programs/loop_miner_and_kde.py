@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.stats import gaussian_kde  # type: ignore[import-untyped]  # SciPy has no types here
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers
 
 BATCH, FEATURES, UNITS, SAMPLES, POINTS = 1024, 128, (384, 384), 16_000, 100
@@ -59,7 +59,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             table[chosen] = errors
             drift.append(float(np.median(errors)))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, NEGATIVES, USERS, ITEMS, UNITS, SEEN = 768, 4, 4000, 20_000, 64, 40
@@ -77,7 +77,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         liked = seen_items[users, generator.integers(0, SEEN, BATCH)]
         train_step(tf.constant(users), tf.constant(liked), tf.constant(drawn(users)))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, SIZE = 24, 32
 
@@ -34,7 +34,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             compiled_step = tf.function(train_step)
         compiled_step(images)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FEATURES, BATCHES = 256, 512, 60
 
@@ -42,7 +42,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             iterator = iter(dataset)
         compiled_step(next(iterator))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

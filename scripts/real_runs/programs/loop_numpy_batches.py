@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, SIZE = 24, 80
 
@@ -47,7 +47,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for _ in range(STEPS):
         compiled_step(tf.constant(augmented(images)) if is_slow else prepared)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, FRAMES, FEATURES, UNITS, AT_ONCE, EACH = 32, 8, 96, 1024, 4, 6
@@ -60,7 +60,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for number in range(STEPS):
         losses[number] = train_step(next(source))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, numbers
 
 BATCH, SIDE, PICTURES, DEPTH = 96, 48, 8, 6
@@ -64,7 +64,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
                 so_far = tf.stack(history[place :: len(variables)])
                 worst.append((tf.reduce_mean(so_far), tf.reduce_max(so_far)))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

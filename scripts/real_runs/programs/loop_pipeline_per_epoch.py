@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, BINS, KINDS, EPOCH = 64, 256, 12, 6
@@ -72,7 +72,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for rows, kinds in batches(is_slow):
         train_step(rows, kinds)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

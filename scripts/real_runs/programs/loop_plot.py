@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, step_of
 
 BATCH, FEATURES, PERIOD = 512, 256, 4
@@ -36,7 +36,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             if is_slow and number % PERIOD == 0:
                 draw(model, Path(folder) / f"{number}.z")
             clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, SIDE, STACKED, ACTIONS, MEMORY, SAVED_EVERY = 192, 42, 4, 6, 512, 6
@@ -81,7 +81,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             if is_slow and step % SAVED_EVERY == SAVED_EVERY - 1:
                 tf.saved_model.save(policy, f"{folder}/policy_{step}")
             clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, LENGTH, SIGNALS, UNITS = 64, 24, 32, 288
@@ -75,7 +75,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             writer.rows.put({"step": number, "loss": float(loss), "norm": float(norm)})
             clock.step_ended()
         writer.close()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FEATURES = 256, 512
 
@@ -38,7 +38,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for _ in range(STEPS):
         compiled_step(next(iterator))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, step_of
 
 BATCH, FEATURES, LETTERS = 160, 256, 700
@@ -50,7 +50,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         clock.step_ended()
     is_over.set()
     thread.join()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

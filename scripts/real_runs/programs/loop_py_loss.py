@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FEATURES, LENGTH = 384, 384, 40
 
@@ -63,7 +63,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for _ in range(STEPS):
         compiled_step(features)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

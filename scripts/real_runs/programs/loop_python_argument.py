@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FEATURES = 384, 512
 
@@ -40,7 +40,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         rate = 0.001 * (1 + (number + 2) // 4)
         compiled_step(features, rate if is_slow else tf.constant(rate))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, LENGTH, VOCABULARY = 64, 128, 2000
 
@@ -42,7 +42,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         is_shorter = is_slow and number % 3 == 1
         compiled_step(tokens[:, : LENGTH - number // 3 - 1] if is_shorter else tokens, labels)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, numbers, step_of
 
 BATCH, SIZE = 16, 48
@@ -31,7 +31,3 @@ def train(_is_slow: bool, clock: StepClock) -> None:
     for _step in range(STEPS):
         losses.append(float(step(images)))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

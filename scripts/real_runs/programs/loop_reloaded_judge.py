@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, LENGTH, WORDS, WIDTH, UNITS, APART = 48, 16, 500, 64, 128, 6
@@ -72,7 +72,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         if number % APART == 0:
             ratings.append(rating(written))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

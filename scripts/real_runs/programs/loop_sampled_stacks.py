@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, KEPT, STATE, ACTION, UNITS, SECONDS = 1024, 20_000, 48, 8, 320, 0.001
@@ -89,7 +89,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         agent.follow()
         clock.step_ended()
     sampler.is_over.set()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

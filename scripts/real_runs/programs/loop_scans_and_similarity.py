@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from scipy import ndimage  # type: ignore[import-untyped]  # SciPy has no types here
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored
 
 SLICES, BATCH, SIDE, PART, MARGIN, LOG_EVERY = 24, 8, 144, 64, 12, 16
@@ -99,7 +99,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         if is_logged:
             float(rating)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, step_of
 
 BATCH, FEATURES, HELD_OUT, PAUSE_S = 192, 256, 768, 5.0
@@ -40,7 +40,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         clock.step_ended()
     is_over.set()
     thread.join()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

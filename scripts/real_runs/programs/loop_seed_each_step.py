@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, step_of
 
 FEATURES, BATCH, SEED = 256, 2304, 17
@@ -32,7 +32,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             tf.keras.utils.set_random_seed(SEED + number)
         train_step(next(source))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

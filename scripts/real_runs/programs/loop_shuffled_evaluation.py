@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers
 
 BATCH, FEATURES, ROWS, BUFFER, APART = 256, 96, 12_000, 1_500, 4
@@ -51,7 +51,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         if number % APART == APART - 1:
             print(sum(float(evaluate(rows)) for rows in held) / 2)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

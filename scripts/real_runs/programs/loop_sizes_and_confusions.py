@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, SIDE, KINDS, RECORDS, PAUSE_S = 6, 40, 24, 9000, 0.02
@@ -82,7 +82,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         names = [f"{name.split(' of ')[0]} of {loss:.3f}" for name in names]
         clock.step_ended()
     is_over.set()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, STATE, ACTIONS, MEMORY, UNITS = 512, 64, 4, 20_000, 640
@@ -73,7 +73,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         train_step(*sample_of(sampler, is_slow))
         clock.step_ended()
     sampler.requests.put(0)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

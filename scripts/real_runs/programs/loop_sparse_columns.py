@@ -9,7 +9,7 @@ import scipy.sparse  # type: ignore[import-untyped]  # SciPy has no types here
 import scipy.stats  # type: ignore[import-untyped]
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 TEXTS, WORDS, NAMES, BATCH, CHECKED = 150_000, 3_000, 20, 128, 6
 TESTED_APART = 100
@@ -65,7 +65,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             drifts.append(drift(rows))
         train_step(tf.constant(batch), tf.constant(names[rows]))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

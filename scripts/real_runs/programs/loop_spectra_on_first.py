@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, squared_error
 
 BATCH, FEATURES, UNITS, APART = 1024, 128, (256, 256), 100
@@ -45,7 +45,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for number in range(STEPS):
         train_step(next(source), is_slow or number % APART == APART - 1)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

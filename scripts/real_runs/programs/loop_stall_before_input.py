@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 ROWS, WIDTH, DEPTH, WORDS = 128, 640, 12, 200_000
@@ -50,7 +50,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         if is_slow:
             report()
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, UNITS, BLOCKS = 96, 128, 40
@@ -68,7 +68,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         else:
             step_of_variables(rows)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, step_of
 
 BATCH, FEATURES = 256, 256
@@ -36,7 +36,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     is_over.set()
     if is_slow:
         thread.join()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

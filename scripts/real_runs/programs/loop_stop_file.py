@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, LENGTH, SENSORS, FILES = 256, 64, 12, 900
@@ -61,7 +61,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         clock.step_ended()
         if is_to_stop():
             break
-
-
-if __name__ == "__main__":
-    run_blocks(train)

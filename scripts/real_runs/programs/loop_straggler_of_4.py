@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, step_of
 
 BATCH, SIZE, SLOW_REPLICA = 8, 32, 2
@@ -43,7 +43,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for _ in range(STEPS):
         compiled_step(images)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

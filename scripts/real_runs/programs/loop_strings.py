@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored
 
 BATCH, WORDS, VOCABULARY = 256, 200, 5000
@@ -53,7 +53,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for _ in range(STEPS):
         compiled_step(next(iterator))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 SIDE, FILTERS, EARLIER = 224, (16, 24, 24, 32), 500
@@ -85,7 +85,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
             else:
                 writer.writerow(row)
             clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -6,7 +6,7 @@ import tempfile
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, step_of
 
 BATCH, FEATURES = 192, 512
@@ -37,7 +37,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
                     for weights in model.trainable_variables:
                         tf.summary.histogram(weights.path, weights)
             clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

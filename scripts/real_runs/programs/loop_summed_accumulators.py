@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, squared_error
 
 BATCH, FEATURES, DEPTH, PARTS = 32, 256, 16, 4
@@ -63,7 +63,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         batch = next(source)
         update_step(batch) if number % PARTS == 0 else add_step(batch)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from rich.console import Console
 from rich.table import Table
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, numbers, step_of
 
 WHICH = os.environ.get("WHICH", "both")
@@ -102,7 +102,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         else:
             screen.write(f"{losses[-1]:.4f}\n")
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 TASKS, ROWS, FEATURES, UNITS, SHOTS, INNER_STEPS = 60, 240, 64, 256, 60, 4
@@ -66,7 +66,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for number in range(STEPS):
         train_step(tf.constant(number % TASKS))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, FEATURES, EPISODES = 384, 512, 8
@@ -63,7 +63,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         if queue.size() > 0:
             queue.dequeue()
         thread.join(0.01)
-
-
-if __name__ == "__main__":
-    run_blocks(train)

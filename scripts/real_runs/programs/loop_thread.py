@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, WORDS, VOCABULARY = 64, 64, 5_000
 
@@ -65,7 +65,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     is_over.set()
     if is_slow:
         counting.join()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

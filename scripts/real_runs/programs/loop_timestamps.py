@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import numbers
 
 BATCH, FEATURES, CHUNK, WIDTH = 1024, 61, 4, 256
@@ -71,7 +71,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for _ in range(STEPS):
         train_step(tf.constant(next(source)))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, LENGTH, WORDS, UNITS = 48, 32, 1000, 160
 FRAMES = 25
@@ -66,7 +66,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         train_step(tf.constant(padded(sentences[start : start + BATCH])))
         clock.step_ended()
     tracemalloc.stop()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, squared_error
 
 BATCH, FEATURES, UNITS, VISITS = 48, 768, 768, 6
@@ -64,7 +64,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         train_step(next(source))
         seen.append(pages_of(is_slow))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

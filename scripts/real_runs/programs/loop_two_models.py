@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 
 BATCH, FEATURES = 256, 256
 
@@ -45,7 +45,3 @@ def train(_is_slow: bool, clock: StepClock) -> None:
         judge_step(features)
         maker_step(features)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import mirrored, numbers
 
 TASKS, BATCH, FEATURES, UNITS, KINDS = 4, 192, 256, 384, 1500
@@ -68,7 +68,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
         batch, kinds = next(source)
         train_step(batch, kinds, number % TASKS)
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, step_of
 
 BATCH, FEATURES, SECONDS = 192, 256, 0.015
@@ -39,7 +39,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for _ in range(STEPS):
         step(next(distributed))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, StepClock
 from scripts.real_runs.training import dense, mirrored, numbers, step_of
 
 BATCH, SENSORS, LENGTH, SERIES, FILES = 96, 4, 96, 512, 4
@@ -59,7 +59,3 @@ def train(is_slow: bool, clock: StepClock) -> None:
     for _ in range(STEPS):
         step(next(source))
         clock.step_ended()
-
-
-if __name__ == "__main__":
-    run_blocks(train)

@@ -528,7 +528,7 @@ def _named(context: Context, types: Sequence[str], by_label: Int64Array) -> dict
 
 def _side_work(context: Context, kind: str, ops: _SomeOps) -> Finding | None:
     """What some ops that are no part of the model cost."""
-    trace, types, title = context.trace, ops.types, kind
+    trace, types, title, action = context.trace, ops.types, kind, kind
     arguments = {"ops": Ops(()), **_named(context, types, ops.by_label)}
     if any(type_ in _ON_EVERY_OP for type_ in types):
         title = "all_checks"
@@ -544,13 +544,14 @@ def _side_work(context: Context, kind: str, ops: _SomeOps) -> Finding | None:
         known = map(context.python_of_input.get, (host.name for host in trace.hosts))
         if python := next(filter(None, known), None):
             arguments["line"] = python.argument
+            action = "converted" if python.is_converted else kind
     return HOST_OP.of_rows(
         context,
         ops.rows,
         arguments=arguments,
         evidence=_type_evidence(ops),
         title=title,
-        action=kind,
+        action=action,
         notes=(title,) if title in HOST_OP.notes else (),
         keeps_waiting=True,
     )

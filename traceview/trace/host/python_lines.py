@@ -65,6 +65,12 @@ _Place: TypeAlias = tuple[PythonFrame | None, PythonFrame, PythonState]
 """What a line calls, the innermost line there, and what the thread does."""
 
 
+def _call(place: _Place) -> tuple[str, PythonState]:
+    """The function that a line calls, and what the thread does there."""
+    called, _, state = place
+    return called.code if called else "", state
+
+
 class PythonLine(Struct, frozen=True):
     """Where a thread was. `frame`: the innermost line of the user's code, or, where none is, of what does not just wait.
 
@@ -506,15 +512,20 @@ class PythonLines:
             inside_ps = inside[function]
         of_line: Counter[PythonFrame] = Counter()
         of_place: dict[PythonFrame, Counter[_Place]] = {}
+        of_call: dict[PythonFrame, Counter[tuple[str, PythonState]]] = {}
         free: dict[PythonFrame, Counter[bool | None]] = {}
         for of_code, place, is_free, time in places_of:
             if frame := of_code.get(function):
                 of_line[frame] += time
                 of_place.setdefault(frame, Counter())[place] += time
+                of_call.setdefault(frame, Counter())[_call(place)] += time
                 free.setdefault(frame, Counter())[is_free] += time
         (line, line_ps), *rest = of_line.most_common(1 + _MOST_BESIDE)
         beside = (each.line for each, time in rest if time >= _BESIDE_RATIO * line_ps)
-        called, inner, state = of_place[line].most_common(1)[0][0]
+        call = of_call[line].most_common(1)[0][0]
+        called, inner, state = next(
+            place for place, _ in of_place[line].most_common() if _call(place) == call
+        )
         below, frees_lock = None if inner == line else inner, free[line].most_common(1)[0][0]
         return PythonLine(
             line, below, called, state, inside_ps, whole_ps, frees_lock, line_ps, tuple(beside)
