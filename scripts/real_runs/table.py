@@ -145,7 +145,6 @@ PROGRAMS: Final = {
         Program("loop_fsync_log", ("callback-stall",)),
         Program("loop_statistics_thread", ("python-thread",)),
         Program("loop_collect_garbage", ("garbage-collection",), "mean"),
-        Program("loop_parse_single", _INPUT, advice=_CACHE, present={"repeated-compute": 0.32}),
         Program("loop_inverse", ("constant-compute", "matrix-factoring")),
         Program("loop_new_function", ("retracing", "compile-in-window"), "mean"),
         Program("loop_float64", ("float64-compute",)),
@@ -326,15 +325,9 @@ PROGRAMS: Final = {
         Program(
             "fit_annealed_and_unbatched", ("retracing", "compile-in-window"), "mean", second=_INPUT
         ),
-        Program(
-            "fit_replay_priorities",
-            ("callback-stall", "batch-work-in-step"),
-            second=("callback-stall", "batch-work-in-step"),
-        ),
         Program("fit_gan", ()),
         Program("keras_jax_dropout", ("costly-ops",)),
         Program("keras_jax_probe", (*_PYTHON, "host-bound")),
-        Program("jax_replay_deque", _PYTHON),
         Program(
             "jax_callback_per_row",
             _HOST_OP,
@@ -404,7 +397,6 @@ PROGRAMS: Final = {
             present={"python-stall": 0.054},
         ),
         Program("fit_time_distributed", ("host-bound", "launch-bound", "d2d-copies", "costly-ops")),
-        Program("fit_growing_history", _PYTHON, "mean", present={"callback-stall": 0.059}),
         Program("fit_table_regularizer", ("batch-free-compute", "optimizer-bound")),
         Program(
             "fit_frozen_backbone", ("untrained-compute", "batch-work-in-step", "constant-compute")
@@ -425,14 +417,7 @@ PROGRAMS: Final = {
         ),
         Program("loop_triplets", ("costly-ops",)),
         Program("loop_whole_batch_replicas", ("repeated-compute",)),
-        Program("loop_frozen_backbone", ("batch-work-in-step", "untrained-compute")),
         Program("loop_policy_saver", ("checkpoint-stall", "retracing", *_PYTHON), "mean"),
-        Program(
-            "loop_driver_environments",
-            (*_HOST_OP, "host-bound"),
-            # 0.43 to 0.59, with an op in place of the call, which NumPy answers for all environments.
-            present={"host-op-in-step": 0.45},
-        ),
         Program(
             "loop_counted_epochs",
             ("validation-stall", *_PYTHON, *_INPUT),
@@ -455,12 +440,6 @@ PROGRAMS: Final = {
         ),
         Program("loop_uncached_decoding", ("untrained-compute", "repeated-compute", "costly-ops")),
         Program("loop_channels_first", ("d2d-copies", "costly-ops")),
-        Program(
-            "loop_eager_advantages",
-            ("host-bound", "launch-bound", *_PYTHON),
-            # With advantages of the first rollout; 5 to 30% in five turns.
-            present={"callback-stall": 0.15},
-        ),
         Program(
             "loop_full_softmax_and_windows",
             ("costly-ops", "optimizer-bound", *_PYTHON),
@@ -498,7 +477,6 @@ PROGRAMS: Final = {
                 "optimizer-bound": 0.24,
             },
         ),
-        Program("fit_mixed_photographs", _INPUT, present={"input-bound": 0.1}),
         Program(
             "fit_padded_and_described",
             ("costly-ops", "host-bound", "launch-bound", *_PYTHON),
@@ -567,11 +545,6 @@ PROGRAMS: Final = {
             "jax_averaged_state", ("collective-exposed",), present={"collective-exposed": 0.25}
         ),
         Program(
-            "jax_unindexed_table",
-            (*_PYTHON, *_INPUT),
-            present={"callback-stall": 0.13, "input-bound": 0.13, "python-stall": 0.13},
-        ),
-        Program(
             "jax_adapters_and_statistics",
             (*_PYTHON, "costly-ops", "batch-free-compute"),
             second=(*_PYTHON, "costly-ops", "batch-free-compute"),
@@ -589,7 +562,6 @@ PROGRAMS: Final = {
             "mean",
             present={"input-bound": 0.2},
         ),
-        Program("loop_stop_file", _PYTHON, present={"input-bound": 0.06}),
         Program(
             "loop_sizes_and_confusions",
             ("costly-ops", "untrained-compute", "python-thread"),
@@ -609,7 +581,6 @@ PROGRAMS: Final = {
             ("costly-ops", "untrained-compute", "second-forward", *_PYTHON),
             second=("costly-ops", "untrained-compute", "second-forward", *_PYTHON),
         ),
-        Program("keras_jax_listed_words", (*_INPUT, *_PYTHON)),
         Program("jax_hashed_settings", (*_PYTHON, "host-bound", "launch-bound")),
         Program(
             "jax_indexed_shards",
@@ -630,14 +601,6 @@ PROGRAMS: Final = {
             second=(*_PYTHON, "host-bound", "launch-bound", "d2d-copies"),
         ),
         Program(
-            "loop_overlays_and_run_store",
-            (*_PYTHON, "untrained-compute", "costly-ops"),
-            second=(*_PYTHON, "untrained-compute", "costly-ops"),
-            # One batch for all steps; without the sum of gradients.
-            present={"input-bound": 0.12, "collective-exposed": 0.06},
-        ),
-        Program("loop_walked_modules", _PYTHON),
-        Program(
             "loop_pool_per_batch",
             (*_PYTHON, "python-thread", *_INPUT),
             # One batch for all steps; files read one by one without a pool.
@@ -647,13 +610,6 @@ PROGRAMS: Final = {
                 "input-bound": 0.34,
                 "python-thread": 0.18,
             },
-        ),
-        Program(
-            "fit_added_handlers",
-            _PYTHON,
-            "mean",
-            # Without the callback.
-            present={"callback-stall": 0.1, "python-stall": 0.1},
         ),
         Program("fit_bucketed_texts", _INPUT, "mean"),
         Program(
@@ -677,21 +633,10 @@ PROGRAMS: Final = {
             # With one batch for all steps, in turns: 0.02 and 0.06.
             present={"python-stall": 0.06},
         ),
-        Program("fit_shuffled_catalogue", _INPUT, present={"input-bound": 0.2}),
-        Program(
-            "fit_rotated_log",
-            _PYTHON,
-            present={"input-bound": 0.2, "callback-stall": 0.11, "python-stall": 0.11},
-        ),
         Program(
             "keras_jax_shared_connection",
             (*_INPUT, *_PYTHON),
             present={"input-bound": 0.25, "callback-stall": 0.25, "python-stall": 0.25},
-        ),
-        Program(
-            "jax_gathered_hidden",
-            ("collective-exposed", "costly-ops"),
-            present={"collective-exposed": 0.05},
         ),
         Program("jax_changing_features", ("retracing", "compile-in-window"), "mean"),
         Program(
@@ -719,17 +664,6 @@ PROGRAMS: Final = {
             "loop_candidates_and_memory",
             ("costly-ops", "untrained-compute", "batch-free-compute", *_PYTHON),
             second=("costly-ops", "untrained-compute", "batch-free-compute", *_PYTHON),
-        ),
-        Program(
-            "loop_environments_in_turn",
-            _PYTHON,
-            present={"callback-stall": 0.31, "python-stall": 0.31},
-        ),
-        Program(
-            "loop_every_augmentation",
-            _INPUT,
-            # One batch for all steps; without the sum.
-            present={"input-bound": 0.26, "collective-exposed": 0.15},
         ),
         Program(
             "loop_gathered_views_and_shared_state",
@@ -784,11 +718,6 @@ PROGRAMS: Final = {
             second=("costly-ops", *_PYTHON),
         ),
         Program(
-            "keras_jax_checked_shards",
-            (*_INPUT, *_PYTHON),
-            present={"input-bound": 0.08, "callback-stall": 0.08, "python-stall": 0.08},
-        ),
-        Program(
             "jax_gathered_per_part",
             ("collective-exposed",),
             # With the own part in the place of each other one; without `jax.checkpoint`.
@@ -811,12 +740,6 @@ PROGRAMS: Final = {
                 "h2d-exposed": 0.14,
                 "collective-exposed": 0.12,
             },
-        ),
-        Program(
-            "fit_patterns_of_hosts",
-            (*_INPUT, *_PYTHON),
-            # One batch that a data set repeats.
-            present={"input-bound": 0.13, "callback-stall": 0.13, "python-stall": 0.13},
         ),
         Program("fit_flattened_maps", ("optimizer-bound", "collective-exposed", "costly-ops")),
         Program(
@@ -904,12 +827,8 @@ PROGRAMS: Final = {
             present={"callback-stall": 0.11, "python-stall": 0.11},
         ),
         Program("loop_matrix_of_each", ("costly-ops",)),
-        Program("fit_einsum_dots", ("costly-ops",)),
         Program("fit_repeated_context", ("costly-ops",)),
         Program("fit_noise_of_nothing", ("untrained-compute",)),
-        Program("loop_dense_slices", ("batch-free-compute",)),
-        Program("loop_table_and_pairs", (*_PYTHON, "costly-ops"), second=(*_PYTHON, "costly-ops")),
-        Program("jax_negatives_by_noise", ("costly-ops",)),
         Program(
             "loop_arrays_evaluated",
             ("validation-stall",),
@@ -925,15 +844,11 @@ PROGRAMS: Final = {
             present={"validation-stall": 0.3},
         ),
         Program("loop_seed_each_step", ("compile-in-window",)),
-        Program("loop_clamped_weights", _PYTHON),
         Program("loop_dice_per_class", ("host-bound", "launch-bound"), second=_PYTHON),
-        Program("loop_first_reports", ("untrained-compute", "straggler-gpu")),
         Program("loop_sparse_columns", _PYTHON, second=_PYTHON),
         Program("fit_zip_reopened", _INPUT),
         Program("jax_queue_on_host", ("h2d-exposed", *_PYTHON), second=("h2d-exposed", *_PYTHON)),
-        Program("jax_awaited_in_turn", _PYTHON),
         Program("jax_choice_and_texts", ("costly-ops",), second=("host-bound", *_PYTHON)),
-        Program("keras_jax_copied_samples", (*_INPUT, *_PYTHON)),
         Program("fit_centroids_and_rank", _PYTHON, second=_PYTHON),
         Program("jax_blocks_in_order", ("straggler-gpu",)),
         Program(
@@ -945,9 +860,7 @@ PROGRAMS: Final = {
         ),
         Program("jax_graph_again", _PYTHON, second=_PYTHON),
         Program("jax_mixing_per_feature", ("costly-ops",)),
-        Program("loop_timestamps", _PYTHON, "mean"),
         Program("loop_bank_averaged", ("costly-ops", "repeated-compute", "untrained-compute")),
-        Program("loop_masks_by_token", _PYTHON),
         Program(
             "loop_miner_and_kde", (*_PYTHON, "native-threads"), second=(*_PYTHON, "native-threads")
         ),
