@@ -35,6 +35,8 @@ from traceview.trace.reading.locate import RunFiles, choose_run, find_runs
 WIDTH: Final = 100
 PAGES: Final = ("overview_page", "input_pipeline_analyzer", "framework_op_stats", "kernel_stats")
 _CONCLUSION: Final = re.compile(r"Your program is (?P<verdict>\w+) input-bound")
+_WAITS: Final = ("none", "moderate", "high")
+_WAIT_LIMITS: Final = (0.05, 0.20)
 _VERDICTS: Final = {"HIGHLY": "high", "MODERATELY": "moderate", "POTENTIALLY": "potential"}
 _HALF_PRECISIONS: Final = ("bf16", "fp16", "fp8")
 
@@ -238,7 +240,8 @@ def rows(report: traceview.Report, theirs: Answer) -> Iterator[Row]:
         if row.compute_ps
     ]
     yield "compute in 16 bits", "_ratio", half, theirs.half_ratio
-    verdict = results.input.verdict if results.input else None
+    ratio = results.input.input_ratio if results.input else None
+    verdict = None if ratio is None else _WAITS[sum(ratio >= limit for limit in _WAIT_LIMITS)]
     yield "input-bound", "", [verdict], theirs.verdict
 
 

@@ -58,7 +58,6 @@ def slow_map() -> Scenario:
     # Of the 29.8 ms of Prefetch the map runs until 30.5.
     truth: Truth = {
         "input_ratio": 0.6,
-        "verdict": "high",
         "wait_ps": ms(120),
         "self_ps": {
             "Root": ms(0.8),
@@ -84,7 +83,6 @@ def slow_reading() -> Scenario:
         _call(step, "Root::BatchV2::TFRecord", 7, 12, 3, 2)
     truth: Truth = {
         "input_ratio": 0.24,
-        "verdict": "high",
         "wait_ps": ms(48),
         "self_ps": {"Root": ms(4), "Root::BatchV2": ms(8), "Root::BatchV2::TFRecord": ms(36)},
         "waiting_ps": {},
@@ -105,7 +103,6 @@ def healthy_prefetch() -> Scenario:
         _call(step, "Root::Prefetch::ParallelMapV2", 2, 42, 3, 2, worker, parallelism=8)
     truth: Truth = {
         "input_ratio": 0.001,
-        "verdict": "none",
         "wait_ps": ms(0.2),
         "self_ps": {
             "Root": ms(0.08),
@@ -165,7 +162,6 @@ def late_shard() -> Scenario:
         _fill(step, 1.1, 21)
     truth: Truth = {
         "input_ratio": 0.402,
-        "verdict": "high",
         "wait_ps": ms(80.4),
         "bottleneck": "Root::Map",
         "lacks_prefetch": False,

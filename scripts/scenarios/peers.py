@@ -197,7 +197,7 @@ def starved_input() -> Scenario:
     truth = _truth(
         {"GPU:0": device, "GPU:1": device},
         {"GPU:0": idle, "GPU:1": idle},
-        input={"verdict": "high", "input_ratio": 0.6},
+        input={"input_ratio": 0.6},
         balance={"concurrency_ratio": 1.0},
         findings=findings_truth(["input-bound"], ["serial-gpus", "marginal-gpu"]),
     )

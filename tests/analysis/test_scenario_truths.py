@@ -60,7 +60,6 @@ def pipelines(report: Report) -> dict[str, Any]:
     stages = {stage.name.removeprefix("Iterator::"): stage for stage in result.stages}
     return {
         "input_ratio": result.input_ratio,
-        "verdict": result.verdict,
         "wait_ps": host.wait_ps,
         "self_ps": {name: stage.self_ps for name, stage in stages.items()},
         "waiting_ps": {name: s.waiting_ps for name, s in stages.items() if s.waiting_ps},

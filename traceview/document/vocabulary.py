@@ -146,13 +146,6 @@ WINDOWS: Final = _by_key(
 )
 """The time span that times and counts refer to."""
 
-VERDICTS: Final = _by_key(
-    Look("high", "high", "critical", "red"),
-    Look("moderate", "moderate", "warning", "yellow"),
-    Look("none", "low"),
-)
-"""How much of the step is lost, to input or to exposed copies."""
-
 _GROUND_COLOURS: Final[Mapping[str, tuple[str, str]]] = {
     "ink": ("#1b2330", "#e4e8ee"),
     "soft": ("#566072", "#9aa5b5"),

@@ -77,14 +77,14 @@ _COLUMNS: Final = (
     Shown("gap", "number", kind="ordinal"),
     Shown("device", "span.device"),
     Shown("", "span", kind="span"),
-    Shown("start", "span.start_ps", 5, meaning="from the start of the window"),
+    Shown("start", "span.start_ps", 6, meaning="from the start of the window"),
     Shown("length", "gap.duration_ps"),
-    Shown("step", "gap.step", 3, "ordinal"),
+    Shown("step", "gap.step", 4, "ordinal"),
     Shown("mostly", lambda row: look_of(STATES, row.gap.state), kind="look"),
-    Shown("evidence on the host", lambda row: _evidence(row.gap), 1, "name"),
+    Shown("evidence on the host", lambda row: _evidence(row.gap), 2, "name"),
     Shown("line of Python", "gap.python", 1),
-    Shown("previous op", "gap.before", 2),
-    Shown("next op", "gap.after", 4),
+    Shown("previous op", "gap.before", 3),
+    Shown("next op", "gap.after", 5),
 )
 
 
@@ -93,7 +93,7 @@ def _of_states(gaps: Sequence[Gap], states: Collection[str]) -> Iterator[Shown]:
     keys = [state.key for state in IDLE_STATES if state != State.NO_WORK]
     totals = {key: sum(gap.states.get(key, 0) for gap in gaps) for key in keys}
     ranked = sorted((key for key in keys if totals[key]), key=lambda key: -totals[key])
-    for place, key in enumerate(ranked if len(ranked) > 1 else (), start=6):
+    for place, key in enumerate(ranked if len(ranked) > 1 else (), start=7):
         yield _in_state(key, 0 if key in states else place)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from traceview.analysis.facts.input_supply import InputSupply, input_supplies
 from traceview.analysis.gpu_time.input_rules import INPUT_BOUND, wait_of_host, waits_of_devices
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.rules.finding import Finding, Skipped, Verdict
+from traceview.analysis.rules.finding import Finding, Skipped
 from traceview.base.record import (
     Count,
     DeviceKey,
@@ -25,16 +25,14 @@ from traceview.base.record import (
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
-from traceview.document.vocabulary import VERDICTS, look_of
 from traceview.ledger.states import State
 from traceview.trace.host.pipeline import SLOW_CALL_PS, InputStage
 
 TOP_STAGES: Final = 10
 """Rows of the stage table in a report, unless asked otherwise."""
 
-MODERATE_RATIO: Final = 0.05
-HIGH_RATIO: Final = 0.20
-"""Of the step: waits from which on the verdict is moderate, and high (XProf's limits)."""
+_LONG_RATIO: Final = 0.05
+"""Of the step: a wait that is worth a remark, as in XProf."""
 
 
 class InputHost(Record, frozen=True):
@@ -71,7 +69,6 @@ class Input(Record, frozen=True):
     Attributes:
         input_ratio: Share of the used steps spent waiting for input on the host that waits most; of the window without
             steps; null where not known.
-        verdict: high from 0.20 on, moderate from 0.05 on, else none; null without a ratio.
         hosts: How long the model of each host waited.
         lacks_prefetch: Whether the pipeline of the host that waits most does not work ahead, by the names of its stages.
         stages: Stages with the longest self time, the longest first.
@@ -79,7 +76,6 @@ class Input(Record, frozen=True):
     """
 
     input_ratio: Ratio | None
-    verdict: Verdict | None
     hosts: tuple[InputHost, ...]
     lacks_prefetch: bool
     stages: tuple[InputStage, ...]
@@ -90,10 +86,10 @@ class Input(Record, frozen=True):
         """The host that waits most."""
         return max(self.hosts, key=lambda row: row.input_ratio or 0.0)
 
-
-def verdict_of(ratio: float) -> Verdict:
-    """How much of the step a wait is, as XProf words it."""
-    return "high" if ratio >= HIGH_RATIO else "moderate" if ratio >= MODERATE_RATIO else "none"
+    @property
+    def is_long(self) -> bool:
+        """Whether the wait is worth a remark."""
+        return (self.input_ratio or 0.0) >= _LONG_RATIO
 
 
 def compute(context: Context) -> Input | Skipped:
@@ -103,14 +99,12 @@ def compute(context: Context) -> Input | Skipped:
         return Skipped("no tf.data iterator was recorded")
     rows = {host: _host(context, host, supply) for host, supply in supplies.items()}
     worst = max(rows, key=lambda host: rows[host].input_ratio or 0.0)
-    ratio = rows[worst].input_ratio
     stages = sorted(
         (stage for supply in supplies.values() for stage in supply.stages),
         key=lambda stage: -stage.self_ps,
     )
     return Input(
-        input_ratio=ratio,
-        verdict=None if ratio is None else verdict_of(ratio),
+        input_ratio=rows[worst].input_ratio,
         hosts=tuple(rows.values()),
         lacks_prefetch=supplies[worst].lacks_prefetch,
         stages=tuple(stages[: context.options.rows_of(TOP_STAGES)]),
@@ -208,25 +202,25 @@ def _lead(result: Input) -> str:
         return "Input wait: unknown."
     whole = "window" if worst.wait_per_step_ps is None else "step"
     share = numbers.percent(result.input_ratio)
-    verdict = look_of(VERDICTS, result.verdict or "none").words
+    loses = "loses" if worst.keeps_up and result.is_long else "waits"
     if worst.device is None:
-        lead = f"The thread that runs the steps waits {share} of the {whole} for the next batch"
+        lead = f"The thread that runs the steps {loses} {share} of the {whole} for the next batch."
     else:
-        lead = f"{worst.device} waits {share} of the {whole} for input"
+        lead = f"{worst.device} {loses} {share} of the {whole} {'to' if loses == 'loses' else 'for'} input."
     if not worst.keeps_up:
-        return f"{lead} ({verdict})."
-    if result.verdict == "none":
-        return f"{lead}. The pipeline keeps up: a batch is ready when the model asks."
-    return f"{lead} ({verdict}). A batch is ready, but the pipeline holds the GIL, or cores that the step needs."
+        return lead
+    if not result.is_long:
+        return f"{lead} The pipeline keeps up: a batch is ready when the model asks."
+    return f"{lead} A batch is ready, but the pipeline holds the GIL, or cores that the step needs."
 
 
 def _notes(result: Input) -> tuple[str | None, ...]:
     row = result.worst
     # Where the pipeline keeps up, a change to it helps nothing.
-    is_slow = result.verdict in ("high", "moderate") and not row.keeps_up
+    is_slow = result.is_long and not row.keeps_up
     return (
         # Of a ready pipeline it is another stage that takes cores, or Python.
-        None if row.keeps_up and result.verdict != "none" else _slowest(row),
+        None if row.keeps_up and result.is_long else _slowest(row),
         "The pipeline does not end with prefetch." if result.lacks_prefetch and is_slow else None,
         None
         if row.empty_step_ratio is None

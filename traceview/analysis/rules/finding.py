@@ -26,7 +26,6 @@ from traceview.ledger.states import State
 
 Severity: TypeAlias = Literal["critical", "warning", "info"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
-Verdict: TypeAlias = Literal["high", "moderate", "none"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
 OF_THE_RUN: Final = frozenset(("absent", "peers", "started"))
 """Keys of sentences about processes that belong to the run."""
