@@ -67,7 +67,6 @@ STRAGGLER: Final = Rule(
     reasons={
         "unsteady": "in so few steps chance alone may make it the last",
     },
-    metrics={"waited_for_ratio": "share of the waiting for devices"},
     limits={"excess_ratio": LEAST_EXCESS, "steady_excess_ratio": LEAST_STEADY_EXCESS},
     starts_at=(
         "{limit} of the GPU time is spent waiting for one device, and of the waiting beyond the equal share that every device has "
@@ -111,7 +110,6 @@ LATE_BY_TURNS: Final = Rule(
     ),
     action="Even out the work of a step: sequences of one length per batch, input ready in time on all replicas.",
     advice="`traceview show collectives LOGDIR` shows who came last. Fewer, larger steps (gradient accumulation) average it out.",
-    metrics={"waited_for_ratio": "share of the waiting for devices"},
     starts_at=(
         "{limit} of the GPU time is spent waiting for devices, and none is the reason for most of it; not of replicas on the "
         "CPU, which take its cores from each other"

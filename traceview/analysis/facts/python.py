@@ -58,9 +58,6 @@ BY_CALLER: Final = frozenset(State) - {*_BY_OTHER_THREADS, *_BY_NO_THREAD}
 
 PYTHON_LINE: Final = "python_line"
 """The evidence that names a line; its place says how much of the sampled time was there."""
-PYTHON_METRICS: Final = {PYTHON_LINE: "line of Python", "library_line": "called there"}
-"""The words for evidence of Python."""
-
 
 REQUESTED: Final = lazy_pattern(
     r"jax/_src/(?:stages\.py (?!(?:call|__call__)\Z).*|api\.py (?:eval_shape|make_jaxpr_f))",

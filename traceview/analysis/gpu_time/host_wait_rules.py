@@ -6,17 +6,10 @@ from typing import Final
 
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_KERNELS, SMALL_OP_PS
-from traceview.analysis.facts.python import PYTHON_METRICS
 from traceview.analysis.rules.rule import Rule
 from traceview.document import numbers
 from traceview.ledger.states import State
 from traceview.trace.host.host_states import BACK_TO_BACK_PS, SCHEDULING_OP_PS
-
-METRICS: Final = {
-    "longest_gap_ps": "longest gap",
-    "host_event": "host event in it",
-    **PYTHON_METRICS,
-}
 
 SOME_STEPS: Final = {
     "some": "It occurs in {affected} of {used}, {each} each.",
@@ -97,10 +90,7 @@ D2H_SYNC: Final = Rule(
             "time; why the runtime is late was not recorded."
         ),
     },
-    metrics={
-        **METRICS,
-        "late_ratio": "share of that time in which no device of the host has work",
-    },
+    metrics={"late_ratio": "share of that time in which no device of the host has work"},
     example="GPU:0 waits 7.10 of 61.3 ms (12%) while the host reads a value in train_step, train.py:41",
 )
 
@@ -164,7 +154,6 @@ LAUNCH_BOUND: Final = Rule(
     limit=0.08,
     # A choice of ours: one or two conditions take no time to speak of.
     limits={"asked_count": 8},
-    metrics=METRICS,
     example="GPU:0 waits 30.0 of 61.3 ms (49%) for kernel launches",
 )
 
@@ -219,7 +208,6 @@ CPU_HEAVY_OP: Final = Rule(
         "asked": "Launches between the same two kernels are part of the loss, for nothing is launched ahead.",
         "event": "The framework records it under this name before it launches.",
     },
-    metrics={**METRICS, "op": "op"},
     example="GPU:0 waits 13.3 of 61.3 ms (22%) for CPU op PyFunc",
 )
 
@@ -311,7 +299,7 @@ HOST_BOUND: Final = Rule(
         "between": "no op is counted longer than it needs",
         "cores": "the dispatch of ops shares the cores with the ops of CPU devices",
     },
-    metrics={**METRICS, "eager_ops_per_step": "ops per step outside of any graph"},
+    metrics={"eager_ops_per_step": "ops per step outside of any graph"},
     example="Both replicas wait 8.00 of 61.3 ms (13%) for host ops",
 )
 
@@ -347,7 +335,6 @@ CHECKPOINT_STALL: Final = Rule(
         ),
     },
     notes=SOME_STEPS,
-    metrics=METRICS,
     example="GPU:0 waits 11.9 of 61.3 ms (19%) for checkpoints",
 )
 
@@ -381,7 +368,6 @@ VALIDATION_STALL: Final = Rule(
         "`traceview capture --steps 100:110`."
     ),
     notes=SOME_STEPS,
-    metrics=METRICS,
     example="Both replicas spend 65.3 of 82.6 ms (79%) in an evaluation between steps",
 )
 

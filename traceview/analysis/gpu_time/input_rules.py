@@ -22,7 +22,7 @@ from traceview.analysis.facts.input_supply import (
     pipeline_python,
     supply_of,
 )
-from traceview.analysis.facts.python import CONVERTED, FEED, OTHERS, PYTHON_METRICS
+from traceview.analysis.facts.python import CONVERTED, FEED, OTHERS
 from traceview.analysis.facts.selection import covered_ps, rows_in
 from traceview.analysis.facts.threads import core_waits
 from traceview.analysis.measures.context import Context
@@ -347,7 +347,6 @@ INPUT_BOUND: Final = Rule(
         "empty_wait_ratio": "wait in steps that met an empty buffer",
         "missing": "missing in the pipeline",
         "slowed_ops_ps": "slower ops of the model",
-        **PYTHON_METRICS,
     },
     states=(State.INPUT,),
     # Its cost holds what others wait for a device whose batch comes late.

@@ -10,7 +10,6 @@ import numpy as np
 from traceview.analysis.facts.python import (
     FEED,
     OTHERS,
-    PYTHON_METRICS,
     WORKS_ON,
     PythonShare,
     shared,
@@ -19,7 +18,6 @@ from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.facts.threads import threads_at_work
 from traceview.analysis.gpu_time.host_wait_rules import (
     CONVERSIONS,
-    METRICS,
     ON,
     SOME_STEPS,
     TURNED_OFF,
@@ -261,7 +259,7 @@ CALLBACK_STALL: Final = Rule(
             "{running}, of which the ops themselves take {own}."
         ),
     },
-    metrics={**METRICS, "eager_ops_per_step": "ops per step between steps"},
+    metrics={"eager_ops_per_step": "ops per step between steps"},
     example="Both replicas wait 13.7 of 61.3 ms (22%) for Python between steps in on_train_batch_end, train.py:87",
 )
 
@@ -303,7 +301,6 @@ PYTHON_STALL: Final = Rule(
         "native": "samples show the inside of a call of the framework, and no Python of the script",
         "short": "any step takes so long in Python",
     },
-    metrics=METRICS,
     example="GPU:0 waits 13.7 of 61.3 ms (22%) for Python in the step in train_step, train.py:41",
 )
 
@@ -334,7 +331,6 @@ BETWEEN_CALLS: Final = Rule(
     notes=SOME_STEPS,
     reasons={"unseen": "no sample of a stack and no frame of Python shows what ran"},
     metrics={
-        **METRICS,
         "previous_event": "recorded last before the longest gap",
         "next_event": "recorded next",
     },
@@ -394,7 +390,6 @@ PYTHON_THREAD: Final = Rule(
     metrics={
         "lock_kept_ratio": "share of the window in which it held the GIL",
         "computed_ratio": "share of the window in which it computed",
-        **PYTHON_METRICS,
     },
     reasons={
         "": "the processor time of the thread and the wait for it agree",
@@ -415,7 +410,6 @@ GARBAGE_COLLECTION: Final = Rule(
     action="Call `gc.freeze()` once before the loop: collections then skip all that exists by then.",
     advice="Do not call `gc.collect()` in every step. Objects that are kept, such as logs of each step, make collections more frequent.",
     notes=SOME_STEPS,
-    metrics=METRICS,
     reasons={"": "Python recorded its collections"},
     example="GPU:0 waits 14.5 of 57.5 ms (25%) for Python's garbage collector",
 )

@@ -16,7 +16,7 @@ from msgspec import Struct
 from traceview.analysis.facts.ledger import graphs_prepared
 from traceview.analysis.facts.python import CLEARING, REQUESTED
 from traceview.analysis.facts.selection import Selection, step_bounds
-from traceview.analysis.gpu_time.host_wait_rules import METRICS, SOME_STEPS, VALIDATION_STALL
+from traceview.analysis.gpu_time.host_wait_rules import SOME_STEPS, VALIDATION_STALL
 from traceview.analysis.gpu_time.waits import (
     FEWEST_TO_COMPARE,
     Waits,
@@ -141,7 +141,6 @@ RETRACING: Final = Rule(
         "dropped": "No argument has another shape, dtype, sharding or static value: what JAX had compiled was dropped.",
     },
     metrics={
-        **METRICS,
         "traced_call_count": "calls that traced",
         "changed_argument": "argument, as last compiled for -> now",
         "new_function": "made anew",
@@ -197,7 +196,6 @@ COMPILE_IN_WINDOW: Final = Rule(
         ),
     },
     notes=SOME_STEPS,
-    metrics=METRICS,
     example="GPU:0 waits 10.0 of 50.0 ms (20%) for tracing and compilation",
 )
 
@@ -222,10 +220,7 @@ FIRST_CALL: Final = Rule(
     },
     explains=("unused-gpu", "few-steps"),
     reasons={"constants": "only the preparation of a graph copies its constants"},
-    metrics={
-        **METRICS,
-        "constant_copy_count": "copies of constants",
-    },
+    metrics={"constant_copy_count": "copies of constants"},
     example="GPU:0 waits 596 of 669 ms (89%) for the first call of a function",
 )
 

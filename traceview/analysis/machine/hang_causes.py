@@ -309,11 +309,9 @@ HANG: Final = Rule(
     },
     metrics={
         "busy_ratio": "busy by NVML",
-        "cores": "cores busy",
         "silent_ns": "wrote last, before the report",
         "wait": "what the thread does",
         "waited_ns": "no Python ran for",
-        "threads": "threads",
     },
     example="worker 1 did not reach a collective: it is in save, train.py:50 without a step for 60.0 s",
 )
@@ -334,7 +332,6 @@ LONG_PAUSE: Final = Rule(
     reasons={"looks": "two looks show that the process works, not that it will end"},
     action="Wait, and set `--on-hang` longer than the longest checkpoint, validation or compilation.",
     advice="The report is completed when the next step ends.",
-    metrics={"cores": "cores busy"},
     example="No step has ended for 60.0 s: a checkpoint is being written in save, train.py:50",
 )
 

@@ -19,6 +19,16 @@ from traceview.ledger.states import State
 _SHOWN_EVIDENCE: Final = 6
 _OF_LOGDIR: Final = lazy_pattern(r"traceview ((?:show )?[a-z]+) LOGDIR\b")
 _UNIT: Final = lazy_pattern(r"_(?:ps|ns|bytes|ratio|count)$")
+_METRICS: Final = {
+    "compute_ratio": "share of the compute",
+    "cores": "cores busy",
+    "host_event": "host event in it",
+    "library_line": "called there",
+    "op_type": "type of op",
+    "python_line": "line of Python",
+    "waited_for_ratio": "share of the waiting for devices",
+}
+"""Words for evidence of several rules."""
 
 
 class RunCommands(Struct, frozen=True):
@@ -178,10 +188,9 @@ def _place(row: Evidence) -> str:
 
 
 def _metric(metric: str, rule: Rule) -> str:
-    """The words of the rule for a metric; without them its key without the unit."""
-    if metric in rule.metrics:
-        return rule.metrics[metric]
-    return _UNIT.sub("", metric).replace("_", " ")
+    """The words of the rule, or of all, for a metric; without them its key without the unit."""
+    words = rule.metrics.get(metric) or _METRICS.get(metric)
+    return words or _UNIT.sub("", metric).replace("_", " ")
 
 
 def _value(row: Evidence) -> Phrase:

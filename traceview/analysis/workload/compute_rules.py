@@ -17,16 +17,11 @@ COSTLY_RATIO: Final = 0.12
 
 
 def _rule(**words: Any) -> Rule:
-    """A rule about compute, whose evidence is types of ops."""
-    metrics = {
-        "op_type": "type of op",
-        "function": "function",
-        "compute_ratio": "share of the compute",
-    }
+    """A rule about compute."""
     reasons = {"graph": "the graph of the step function shows it"}
     counted = "The loss holds {exchanged} of exchanging what they compute. A finding about communication may count that, too."
     notes = {"exchanged": counted, **words.pop("notes", {})}
-    return Rule(states=(State.COMPUTE,), metrics=metrics, reasons=reasons, notes=notes, **words)
+    return Rule(states=(State.COMPUTE,), reasons=reasons, notes=notes, **words)
 
 
 FLOAT64: Final = _rule(
