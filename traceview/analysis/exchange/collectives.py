@@ -415,6 +415,7 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
     )
 
 
+_MOVE: Final = lazy_pattern(rb"collective-permute|all-to-all")
 _LOOP: Final = lazy_pattern(rb"(?:^|/)while(?:_\d+)?/")
 """The scope of a loop in a graph of TensorFlow."""
 
@@ -423,12 +424,8 @@ def _moves_parts(context: Context) -> bool:
     """Whether most collectives are those with which XLA gives arrays another sharding; those of a program have other names."""
     collectives = context.collectives
     op = np.where(collectives.op == NONE, collectives.name, collectives.op)
-    moves = context.trace.names.where(op, _is_move)
+    moves = context.trace.names.where(op, _MOVE.match)
     return bool(2 * np.count_nonzero(moves) > moves.size)
-
-
-def _is_move(name: bytes) -> bool:
-    return name.startswith((b"collective-permute", b"all-to-all"))
 
 
 _ROWS: Final = lazy_pattern(r"(?:^|[/:])gather\)*$|CollectiveGather")

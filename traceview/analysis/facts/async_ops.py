@@ -67,7 +67,7 @@ def async_ops(run: Run) -> Mapping[int, AsyncOps]:
     columns = trace.host_columns
     types, names = columns.stat("kernel_type"), columns.stat("dataset_name")
     for host, states in run.idle.states.items():
-        ended = trace.named_on(host, _is_end)
+        ended = trace.named_on(host, _ENDED.__eq__)
         ended = ended[~trace.names.where(types.at(ended, NONE), _SHOWN_ELSEWHERE.fullmatch)]
         ended = ended[np.argsort(columns.start_ps[ended], kind="stable")]
         begun = states.links.producer_of(ended)
@@ -83,12 +83,9 @@ def async_ops(run: Run) -> Mapping[int, AsyncOps]:
     return found
 
 
-def _is_end(name: bytes) -> bool:
-    return name == _ENDED
-
-
 # Critical sections
 
+_LOCK: Final = lazy_pattern(rb":MutexLock\Z")
 _MOST_PAIRS: Final = 4096
 """Of the replicas of a host; of more nothing is said."""
 
@@ -102,7 +99,7 @@ def section_waits(run: Run) -> tuple[tuple[int, int, IntervalSet], ...]:
     trace, found = run.trace, list[tuple[int, int, IntervalSet]]()
     start = trace.host_columns.start_ps
     for host, ops in run.once(async_ops).items():
-        own = trace.names.where(ops.op, _is_lock)
+        own = trace.names.where(ops.op, _LOCK.search)
         number = np.array(trace.names.read(ops.op[own], _replica_of), dtype=np.int64)
         begun, given = start[ops.begun[own]], start[ops.ended[own]]
         until = np.append(given[1:], given[-1:])
@@ -121,15 +118,11 @@ def longest_section(run: Run) -> str:
     names, start = run.trace.names, run.trace.host_columns.start_ps
     waited = Counter[int]()
     for ops in run.once(async_ops).values():
-        own = names.where(ops.op, _is_lock)
+        own = names.where(ops.op, _LOCK.search)
         locks, place = unique_inverse(ops.op[own])
         took = SWEEPS.totals(place, start[ops.ended[own]] - start[ops.begun[own]], locks.size)
         waited.update(dict(zip(locks.tolist(), took.tolist(), strict=True)))
     return names.text(max(waited, key=waited.__getitem__, default=NONE)) or ""
-
-
-def _is_lock(name: bytes) -> bool:
-    return name.endswith(b":MutexLock")
 
 
 def _replica_of(name: bytes) -> int:

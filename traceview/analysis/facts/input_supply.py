@@ -65,6 +65,7 @@ _CHANGES_NONE = lazy_pattern(
     r"|Concatenate|Zip|Tensor|TensorSlice|MaxIntraOpParallelism|PrivateThreadPool|Options)(?:V\d+)?(?:\[\d+\])?"
 )
 """Stages that hand on what they are given, in whatever order; a `Generator` alone takes it from a shard, that of a script is in a `FlatMap`."""
+_MAKES = lazy_pattern(rb": MakeIterator\Z")
 _PASS = lazy_pattern(r"(.*Repeat)\[\d+\]", re.DOTALL)
 _DROPPED_FACTOR: Final = 2
 _FEWEST_DROPPED: Final = 8
@@ -283,7 +284,7 @@ def _passes(names: Iterable[str | None]) -> int:
 def _new_iterators(context: Run, host: int, waits: InputWaits) -> int:
     """How many iterators the window makes, if the first requests to them are most of what the model waits; else 0."""
     window, columns = context.selection.windows[host], context.trace.host_columns
-    rows = context.trace.named_on(host, _makes_iterator)
+    rows = context.trace.named_on(host, _MAKES.search)
     rows = rows[rows_in(columns.start_ps[rows], columns.end_ps[rows], window)]
     asked = rows_in(waits.start_ps, waits.end_ps, window)
     wait_ps = (waits.end_ps - waits.start_ps)[asked]
@@ -313,10 +314,6 @@ def _ahead_ratio(context: Run, host: int, calls: IteratorCalls) -> float:
         whole_ps = sum(covered_ps(spans, window) for spans in threads.values())
         longest_ps = max(longest_ps, whole_ps // cores)
     return longest_ps / max(window.length_ps, 1)
-
-
-def _makes_iterator(name: bytes) -> bool:
-    return name.endswith(b": MakeIterator")
 
 
 def _empty(

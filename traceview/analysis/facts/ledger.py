@@ -67,6 +67,7 @@ from traceview.base.intervals import (
     union,
 )
 from traceview.base.sweeping import made_of_each
+from traceview.base.text import lazy_pattern
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_MS, PS_PER_US
 from traceview.ledger.build import (
@@ -338,7 +339,7 @@ _LEAST_PREPARED_PS: Final = PS_PER_MS
 def graphs_prepared(trace: Trace, states: HostStates) -> IntervalSet:
     """When the caller of a host prepares a graph: in its call, before that runs anything, and beside what it records there."""
     events, rows = trace.host_columns, states.rows_of_thread(states.caller)
-    calls = rows[trace.names.where(events.name[rows], _is_call_of_graph)]
+    calls = rows[trace.names.where(events.name[rows], _CALL_OF_GRAPH.match)]
     begun = np.sort(events.start_ps[rows[trace.names.matching(events.name[rows], _RUNS)]])
     start = events.start_ps[calls]
     end = np.append(begun, start.max(initial=0))[np.searchsorted(begun, start)]
@@ -352,11 +353,8 @@ def graphs_prepared(trace: Trace, states: HostStates) -> IntervalSet:
 
 
 _RUNS: Final = (b"EagerKernelExecute",)
-
-
-def _is_call_of_graph(name: bytes) -> bool:
-    """How TensorFlow 2.21 records the call of a `tf.function`, also of its backward half."""
-    return name.startswith(b"EagerLocalExecute: __")
+_CALL_OF_GRAPH: Final = lazy_pattern(rb"EagerLocalExecute: __")
+"""How TensorFlow 2.21 records the call of a `tf.function`, also of its backward half."""
 
 
 def _is_callback(name: bytes) -> bool:

@@ -35,6 +35,7 @@ from traceview.base.intervals import (
     largest_between,
     union,
 )
+from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE
 from traceview.trace.host.python_lines import OFF_CORE_PS
 from traceview.trace.host.state_timeline import intersection, joined_spans, without_holes
@@ -46,7 +47,7 @@ from traceview.xplane.planes import ActivityClass
 
 # Python's lock
 
-_CALLS: Final = b"TFE_Py_"
+_CALL: Final = lazy_pattern(rb"TFE_Py_")
 _HELD_RATIO: Final = 0.5
 """Of the time that a thread computes: the line of one that keeps the lock, or the step waiting, for less is that of all it computes."""
 
@@ -63,7 +64,7 @@ def lock_waits(context: Run, device: int) -> IntervalSet:
     states = context.idle.states[trace.device_list[device].host]
     columns, rows = trace.host_columns, states.by_start(states.caller)
     ends = columns.end_ps[rows]
-    calls = np.flatnonzero(trace.names.where(columns.name[rows], _is_call))
+    calls = np.flatnonzero(trace.names.where(columns.name[rows], _CALL.match))
     end = ends[calls]
     last = np.searchsorted(columns.start_ps[rows], end)
     inside = largest_between(ends, calls + 1, last, 0)
@@ -81,10 +82,6 @@ def off_core_waits(context: Run, device: int, python: HostPython) -> IntervalSet
     idle = joined_spans(gaps.spans_with(cause) for cause in LOCKED)
     waits = intersection(idle, python.lines.off_core(python.caller))
     return waits if is_of_jax(context.trace) else difference(waits, states.calls)
-
-
-def _is_call(name: bytes) -> bool:
-    return name.startswith(_CALLS)
 
 
 class ThreadAtWork(Struct, frozen=True, eq=False):
@@ -363,15 +360,14 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
     )
 
 
+_ITERATOR: Final = lazy_pattern(rb"Iterator::")
+
+
 def _lines_of_iterators(context: Run, host: int) -> list[int]:
     """The lines of threads of tf.data on which iterators run, of which some work without any op."""
     trace = context.trace
-    lines = unique_ids(trace.host_columns.line[trace.named_on(host, _is_of_iterator)])
+    lines = unique_ids(trace.host_columns.line[trace.named_on(host, _ITERATOR.match)])
     return [line for line in lines.tolist() if not trace.runs_model[line]]
-
-
-def _is_of_iterator(name: bytes) -> bool:
-    return name.startswith(b"Iterator::")
 
 
 def _of_python(

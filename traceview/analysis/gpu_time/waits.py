@@ -36,6 +36,7 @@ from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Q
 from traceview.base.ids import unique_counts, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
 from traceview.base.stats import median_ps
+from traceview.base.text import lazy_pattern
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import State
 from traceview.ledger.table import Loss, totals
@@ -341,7 +342,8 @@ def event_evidence(metric: str, event: str, gap: Gap) -> Evidence:
 
 SHOWN_TYPES: Final = 3
 """Types of ops, the most frequent ones: enough to find the code that calls them."""
-_CALL: Final = b"EagerLocalExecute: "
+_CALL: Final = lazy_pattern(rb"EagerLocalExecute: ")
+"""What Python records where it runs an op, or calls a graph."""
 
 
 class EagerOps(Struct, frozen=True, eq=False):
@@ -386,21 +388,21 @@ def eager_ops(
     trace: Trace, selection: Selection, host: int, within: IntervalSet | None = None
 ) -> EagerOps | None:
     """The eager ops of one host, or those that begin within some spans; None without steps or without such ops."""
-    jitted = _outermost(trace, trace.named_on(host, _is_jitted))
+    jitted = _outermost(trace, trace.named_on(host, JITTED_CALL.match))
     if jitted.size:
         rows = jitted if within is None else _begun_within(trace, jitted, within)
         return _measured(trace, selection, host, rows, rows)
     rows = trace.named_on(host, EAGER.__eq__)
     rows = rows if within is None else _begun_within(trace, rows, within)
     rows = rows[~_holds_graph(trace, rows)]
-    return _measured(trace, selection, host, rows, trace.named_on(host, _is_call))
+    return _measured(trace, selection, host, rows, trace.named_on(host, _CALL.match))
 
 
 def eager_calls(
     trace: Trace, selection: Selection, host: int, within: IntervalSet
 ) -> EagerOps | None:
     """The ops of one host that Python begins within these spans, each from its call to its return; None without any."""
-    rows = _begun_within(trace, trace.named_on(host, _is_call), within)
+    rows = _begun_within(trace, trace.named_on(host, _CALL.match), within)
     rows = rows[~_holds_graph(trace, rows)]
     return _measured(trace, selection, host, rows, rows)
 
@@ -421,8 +423,7 @@ def _outermost(trace: Trace, rows: Int64Array) -> Int64Array:
 def _begun_within(trace: Trace, rows: Int64Array, within: IntervalSet) -> Int64Array:
     """Those of some events that begin within some spans."""
     start = trace.host_columns.start_ps[rows]
-    last = np.searchsorted(within.start, start, side="right") - 1
-    return rows[(last >= 0) & (start < within.end[last])]
+    return rows[within.within(start, start + 1) > 0]
 
 
 def _measured(
@@ -464,18 +465,10 @@ def _holds_graph(trace: Trace, rows: Int64Array) -> BoolArray:
     return result
 
 
-def _is_call(name: bytes) -> bool:
-    """Whether Python runs an op, or calls a graph, in an event of this name."""
-    return name.startswith(_CALL)
-
-
-def _is_jitted(name: bytes) -> bool:
-    return name.startswith(JITTED_CALL)
-
-
 def _most_frequent(trace: Trace, calls: Int64Array) -> tuple[str, ...]:
     """The types of the ops, or the functions, that these events call, the most frequent first."""
     names, count = unique_counts(trace.host_columns.name[calls])
     frequent = names[np.argsort(-count, kind="stable")[:SHOWN_TYPES]].tolist()
-    texts = ((trace.names.text(name) or "").removeprefix(_CALL.decode()) for name in frequent)
-    return tuple(text.removeprefix(JITTED_CALL.decode()).removesuffix(")") for text in texts)
+    texts = (trace.names.text(name) or "" for name in frequent)
+    bare = (text.removeprefix("EagerLocalExecute: ") for text in texts)
+    return tuple(text.removeprefix("PjitFunction(").removesuffix(")") for text in bare)

@@ -22,6 +22,7 @@ from traceview.analysis.rules.finding import (
 from traceview.analysis.rules.words import Argument, Devices, Lost, Quantity, filled
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray
+from traceview.base.text import lazy_pattern
 from traceview.document import numbers
 from traceview.document.phrase import Phrase, plain
 from traceview.ledger.states import State
@@ -471,7 +472,7 @@ def _share_a_device(cause: Finding, consequence: Finding) -> bool:
     )
 
 
-JITTED_CALL: Final = b"PjitFunction("
+JITTED_CALL: Final = lazy_pattern(rb"PjitFunction\(")
 """How JAX records a call of a function that it compiled; TensorFlow records no such call."""
 
 
@@ -482,7 +483,7 @@ def is_of_jax(trace: Trace) -> bool:
 
 def _has_jitted_calls(recording: Recording) -> bool:
     names = unique_ids(recording.host_columns.name)
-    return any(recording.names.read(names, lambda name: name.startswith(JITTED_CALL)))
+    return any(recording.names.read(names, JITTED_CALL.match))
 
 
 def with_jax_advice(finding: Finding, rule: Rule) -> Finding:

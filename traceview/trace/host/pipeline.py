@@ -53,8 +53,8 @@ WRAPPERS: Final = frozenset(
 
 PREFETCH: Final = "Prefetch"
 
-_ITERATOR: Final = b"Iterator::"
-_SHARDS: Final = (b"GetNextFromShard", b"MultiDeviceIteratorGetNextFromShard:")
+_ITERATOR: Final = lazy_pattern(rb"Iterator::")
+_SHARD: Final = lazy_pattern(rb"GetNextFromShard|MultiDeviceIteratorGetNextFromShard:")
 _INPUT_NUMBER = lazy_pattern(r"\[\d+\]")
 _SHARD_THREAD: Final = "tf_data_multi_device_iterator"
 _FILLS: Final = ("parallelism", "buffer_limit", "buffered_elements")
@@ -147,7 +147,7 @@ def kind_of(name: str) -> str:
 def iterator_calls(trace: Trace, host: int) -> IteratorCalls:
     """The calls of the iterators of one host, with their self times."""
     columns = trace.host_columns
-    row = trace.named_on(host, _is_of_iterator)
+    row = trace.named_on(host, _ITERATOR.match)
     if not row.size:
         return IteratorCalls(row, row, (), *[row] * 6)
     stage, stage_names = _stages(trace, row)
@@ -260,15 +260,7 @@ def _lines(
 
 def shard_rows(trace: Trace, host: int) -> Int64Array:
     """The host rows in which a replica asks the distributed dataset for its shard."""
-    return trace.named_on(host, _asks_for_shard)
-
-
-def _is_of_iterator(name: bytes) -> bool:
-    return name.startswith(_ITERATOR)
-
-
-def _asks_for_shard(name: bytes) -> bool:
-    return name.startswith(_SHARDS)
+    return trace.named_on(host, _SHARD.match)
 
 
 def _stages(trace: Trace, row: Int64Array) -> tuple[Int64Array, tuple[str, ...]]:
@@ -388,10 +380,6 @@ _WAIT = lazy_pattern(rb"IteratorGetNext\w*::DoCompute|[^:]*:IteratorGetNext\w*")
 _COMPUTE: Final = b"::DoCompute"
 
 
-def _is_wait(name: bytes) -> bool:
-    return _WAIT.fullmatch(name) is not None
-
-
 class InputWaits(Struct, frozen=True, eq=False):
     """Blocking waits of the model on one host, int64 `[n]` each, by start.
 
@@ -407,7 +395,7 @@ class InputWaits(Struct, frozen=True, eq=False):
 def find_input_waits(trace: Trace, host: int, calls: IteratorCalls) -> InputWaits:
     """The waits on the thread of the step and those of the model's graph calls."""
     columns = trace.host_columns
-    rows = trace.named_on(host, _is_wait)
+    rows = trace.named_on(host, _WAIT.fullmatch)
     if not rows.size:
         return InputWaits(rows, rows, rows, rows)
     markers, thread = trace.steps_by_host[host].markers, trace.thread_of_line
