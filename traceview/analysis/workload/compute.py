@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import dropwhile, islice
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -359,7 +360,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     constants, shown = context.once(_constant_labels), context.once(_shown_constants)
     yield _of_ops(context, CONSTANT, constants, shown=shown)
     kind_of_label, named = context.once(_kind_of_label), context.trace.once(named_in_graphs)
-    is_model = kind_of_label == NONE
+    is_model, ps = kind_of_label == NONE, context.once(all_ps)
     # No trace shows what an op depends on.
     nowhere = np.zeros_like(is_model)
     fixed, phases = named["fixed_ops"], context.trace.once(label_places).phase
@@ -368,7 +369,6 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     for rule, field in _BY_GRAPH:
         labels = named[field] & is_model & ~fixed
         key, of_field = keys.get(field, ("", field))
-        ps = context.once(all_ps)
         own = key if 2 * ps[labels & named[of_field]].sum() > ps[labels].sum() else ""
         made_by = None
         if own == "dense" and not (named[of_field] & (phases == Phase.BACKWARD)).any():
@@ -392,47 +392,31 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     casts = context.trace.once(cast_labels) & ~context.once(_misplaced_labels)
     found = _of_ops(context, CASTS, casts)
     yield found
-    repeated = instructions_that(context.trace, lambda each: each.is_repeated)
-    repeated |= named["again_ops"]
+    repeated = instructions_that(context.trace, lambda each: each.is_repeated) | named["again_ops"]
+    taken = context.once(_misplaced_labels)
     is_free = is_model & context.once(multiplies_nothing)
-    is_free &= ~(context.once(_misplaced_labels) | repeated | (casts & (found is not None)))
-    again = of_second_gradients(context) & ~context.once(_misplaced_labels)
-    ps = context.once(all_ps)
-    is_part = ps[again].sum() <= AGAIN.limits["most_again_ratio"] * ps.sum()
-    found = _of_ops(context, AGAIN, again, key="again") if is_part else None
-    yield found
-    is_explained = again & (found is not None)
-    pairs = named["pair_ops"] & is_model & ~(context.once(_misplaced_labels) | is_explained)
-    part = own_part(context, pairs)
-    found = _of_ops(context, COSTLY_OPS, pairs, part, shown=nowhere, key="pairs")
-    yield found
-    is_explained |= pairs & (found is not None)
-    # Multiplied first, it is a small product, whatever else it does.
-    copied = named["copied_ops"] & ~(context.once(_misplaced_labels) | is_explained)
-    same = (host.captured.graphs.copied_percent or 0 for host in context.trace.hosts)
-    found = _of_ops(
-        context,
-        COSTLY_OPS,
-        copied,
-        min(filter(None, same), default=0) / 100,
-        shown=nowhere,
-        key="copied",
-    )
-    yield found
-    is_explained |= copied & (found is not None)
-    apart = named["apart_ops"] & ~(context.once(_misplaced_labels) | is_explained)
-    part = own_part(context, apart) * saved_at_usual_rate(context, apart)
-    found = _of_ops(context, COSTLY_OPS, apart, part, shown=nowhere, key="apart")
-    yield found
-    is_explained |= apart & (found is not None)
-    few = named["dropped_ops"] & ~(context.once(_misplaced_labels) | is_explained)
-    kept = (host.captured.graphs.kept_percent or 0 for host in context.trace.hosts)
-    found = _of_ops(context, COSTLY_OPS, few, 1 - max(kept, default=0) / 100, key="dropped")
-    yield found
-    is_explained |= few & (found is not None)
-    is_free &= ~is_explained
+    is_free &= ~(taken | repeated | (casts & (found is not None)))
+    again = of_second_gradients(context) & ~taken
+    again &= ps[again].sum() <= AGAIN.limits["most_again_ratio"] * ps.sum()
+    graphs = [host.captured.graphs for host in context.trace.hosts]
+    same = min(filter(None, (each.copied_percent for each in graphs)), default=0) / 100
+    kept = max((each.kept_percent or 0 for each in graphs), default=0) / 100
+    for rule, key, chosen, ratio, parts, shown_by in (
+        (AGAIN, "again", again, 1.0, (), None),
+        (COSTLY_OPS, "pairs", named["pair_ops"] & is_model, 1.0, (own_part,), nowhere),
+        # Multiplied first, it is a small product, whatever else it does.
+        (COSTLY_OPS, "copied", named["copied_ops"], same, (), nowhere),
+        (COSTLY_OPS, "apart", named["apart_ops"], 1.0, (own_part, saved_at_usual_rate), nowhere),
+        (COSTLY_OPS, "dropped", named["dropped_ops"], 1 - kept, (), None),
+    ):
+        labels = chosen & ~taken
+        saved = prod((ratio, *(part(context, labels) for part in parts)))
+        found = _of_ops(context, rule, labels, saved, shown=shown_by, key=key)
+        yield found
+        taken = taken | (labels & (found is not None))
+    is_free &= ~taken
     for known in BY_NAME:
-        labels = labels_by_name(context, known) & ~(context.once(_misplaced_labels) | is_explained)
+        labels = labels_by_name(context, known) & ~taken
         rows, saved = needless(context, labels)
         action = f"exchanged_{known.key}"
         if action not in known.rule.actions or not _is_mostly_exchange(context, labels, rows):
@@ -445,14 +429,14 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
         found = _of_ops(context, known.rule, labels, saved, key=known.key, also=also, action=action)
         yield found
         is_free &= ~labels
-        is_explained |= labels & (found is not None)
+        taken = taken | (labels & (found is not None))
     for group in GROUPS:
         labels = group.choose(context, is_free)
         found = _of_ops(context, group.rule, labels, own_part(context, labels), key=group.key)
         yield found
         is_free &= ~(labels & (found is not None))
     labels, saved = slow_products(context)
-    labels &= is_model & ~(context.once(_misplaced_labels) | is_explained)
+    labels &= is_model & ~taken
     yield _of_ops(context, LOW_RATE, labels, saved, "products", key="products")
     for number, kind in enumerate(_KINDS):
         ops = _some_ops(context, kind_of_label == number)
