@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from traceview.analysis.facts.functions import functions_called
 from traceview.analysis.facts.graph_ops import assigns_eagerly, named_in_graphs, op_of_label
 from traceview.analysis.facts.input_supply import supply_of
 from traceview.analysis.facts.layers import (
@@ -40,7 +41,7 @@ from traceview.analysis.measures.op_work import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule, is_of_jax
-from traceview.analysis.rules.words import Argument, Line, Ops, Quantity
+from traceview.analysis.rules.words import Argument, Line, Names, Ops, Quantity
 from traceview.analysis.workload.compute_rules import (
     BATCH_WORK,
     CASTS,
@@ -71,7 +72,6 @@ from traceview.analysis.workload.costly_ops import (
     slow_products,
     types_of_labels,
 )
-from traceview.analysis.workload.second_forward import second_forward
 from traceview.analysis.workload.second_gradients import of_second_gradients
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
@@ -353,6 +353,27 @@ def _repeated(context: Context) -> Finding | None:
     return _of_ops(context, REPEATED, labels, saved, "gathered", key="gathered", also=exchanged)
 
 
+def _second_forward(context: Context) -> Finding | None:
+    """Functions without gradients that run the code of one that trains."""
+    ledger, functions = context.ledger, context.trace.once(functions_called)
+    if not functions.repeats.any():
+        return None
+    rows = ledger.rows(states=(State.COMPUTE,))
+    # `NONE` is the last.
+    repeats = np.append(functions.repeats, False)
+    rows &= repeats[functions.of_event[ledger.columns.event]]
+    of_rows = functions.of_event[ledger.columns.event[rows]]
+    whole = SWEEPS.totals(of_rows, ledger.columns.duration_ps[rows], len(functions.names))
+    longest = np.argsort(-whole, kind="stable")[: np.count_nonzero(whole)].tolist()
+    texts = tuple(functions.names[place] for place in longest)
+    return SECOND_FORWARD.of_rows(
+        context,
+        rows,
+        arguments={"function": Names(texts[:1], "function")},
+        evidence=[Evidence("function", text, None, "", value_is="function") for text in texts],
+    )
+
+
 def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     """Compute in float64 and of what never changes, and what each kind of op costs the devices."""
     yield _float64(context)
@@ -388,7 +409,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
         alike = is_model & ~context.once(_misplaced_labels)
         saved = 1 - 1 / readers
         yield _of_ops(context, REPEATED, alike, saved, "part", shown=nowhere, key="batch")
-    yield second_forward(context)
+    yield _second_forward(context)
     casts = context.trace.once(cast_labels) & ~context.once(_misplaced_labels)
     found = _of_ops(context, CASTS, casts)
     yield found
