@@ -219,11 +219,7 @@ SMALL: Final = Rule(
         ),
         "jax": "Exchange in one call those that do not wait for each other: put them together with `jnp.stack`, and sum that.",
     },
-    reasons={
-        "": "the names of the ops show it",
-        "bytes": "their bytes are recorded",
-        "cpu": "replicas on the CPU share its cores",
-    },
+    reasons={"cpu": "replicas on the CPU share its cores"},
     metrics={"collective_count": "such collectives per step"},
     example="Both GPUs spend 8.00 of 50.0 ms (16%) in collectives of synchronised batch normalisation",
 )
@@ -328,7 +324,7 @@ def _small(context: Context, keys: BoolArray) -> tuple[Finding | None, BoolArray
         context,
         of_small,
         arguments=arguments,
-        confidence=("low", "cpu") if _is_on_cpu(context) else ("high", "" if title else "bytes"),
+        confidence=("low", "cpu") if _is_on_cpu(context) else ("high", ""),
         evidence=[Evidence("collective_count", count, None, "")],
         title=title,
         action="norm" if is_of_norm else "",

@@ -141,10 +141,7 @@ SINGLE: Final = Rule(
         "jax": ("Check that the shardings divide the batch over all devices of the mesh.", ""),
     },
     notes=_REASONS,
-    reasons={
-        "": "the names of its kernels show it",
-        "not-recorded": "the names of its kernels show it; the reason is not recorded",
-    },
+    reasons={"not-recorded": "the names of its kernels show it; the reason is not recorded"},
     metrics={
         "backward_ratio": "share of the backward pass",
         "backward_count": "kernels of the backward pass",

@@ -219,7 +219,6 @@ H2D_EXPOSED: Final = Rule(
             ),
         ),
     },
-    reasons={"": "the copies are recorded with their times"},
     metrics={
         "pageable_ratio": "share of that time in copies from pageable memory",
         "small_ratio": f"share of that time in copies below {SMALL_SIZE}",
@@ -247,7 +246,6 @@ D2D_COPIES: Final = Rule(
         ),
         "jax-peers": "Check the shardings: an array that two ops want in different shardings is copied between them.",
     },
-    reasons={"": "the copies are recorded with their times"},
     metrics={"copy_count": "copies within the device"},
     example="GPU:0 spends 6.17 of 8.90 ms (69%) in DtoD copies, copy.2 of store",
 )
@@ -266,7 +264,6 @@ D2H_COPIES: Final = Rule(
             "It goes on beside what the device computes next, unless that changes the array.",
         )
     },
-    reasons={"": "the copies are recorded with their times"},
     metrics={"copy_count": "copies to the host"},
     example="GPU:0 spends 4.75 of 26.4 ms (18%) in DtoH copies",
 )

@@ -410,7 +410,6 @@ GARBAGE_COLLECTION: Final = Rule(
     action="Call `gc.freeze()` once before the loop: collections then skip all that exists by then.",
     advice="Do not call `gc.collect()` in every step. Objects that are kept, such as logs of each step, make collections more frequent.",
     notes=SOME_STEPS,
-    reasons={"": "Python recorded its collections"},
     example="GPU:0 waits 14.5 of 57.5 ms (25%) for Python's garbage collector",
 )
 

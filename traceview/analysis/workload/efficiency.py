@@ -185,10 +185,7 @@ LOW_PRECISION_UNUSED: Final = Rule(
             "Layers take `dtype=jnp.bfloat16`.",
         ),
     },
-    reasons={
-        "names": "the names of the kernels show their precision",
-        "unknown": "the names of kernels with {unknown} of the compute do not show it",
-    },
+    reasons={"unknown": "the names of kernels with {unknown} of the compute do not show it"},
     metrics={"low_precision_ratio": "share of the compute in 16 bits or less"},
     example="All 4 GPUs do no compute in 16 bits",
 )
@@ -216,7 +213,7 @@ def _low_precision(context: Context, result: Precision) -> Finding | None:
         },
         "low_precision_ratio",
         limits["low_precision_ratio"],
-        confidence=("low", "unknown") if unknown > _TRUSTED_UNKNOWN_RATIO else ("high", "names"),
+        confidence=("low", "unknown") if unknown > _TRUSTED_UNKNOWN_RATIO else ("high", ""),
         title="" if low_ps else "none",
     )
 
