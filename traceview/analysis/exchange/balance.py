@@ -381,13 +381,11 @@ def _pipeline(context: Context, result: Balance) -> Finding | None:
     batches = max(count // 2 - stages + 1, 1)
     if batches >= PIPELINE.limits["batches_per_stage"] * stages:
         return None
-    line = line_of_rows(context, sends)
-    arguments: dict[str, Argument] = {"line": Line(line)} if line else {}
     return PIPELINE.of_rows(
         context,
         waits,
         arguments={
-            **arguments,
+            **line_of_rows(context, sends),
             "sends": Number(count, "exchange"),
             "batches": Number(batches, "micro-batch"),
             "stages": Number(stages, "stage"),

@@ -31,7 +31,7 @@ from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import line_of_rows, needless, rows_of_labels
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import CAPTURE_ALL, LIMIT, Rule, is_of_jax
-from traceview.analysis.rules.words import Argument, Line, Names, Number, Quantity
+from traceview.analysis.rules.words import Argument, Names, Number, Quantity
 from traceview.base.ids import is_in, labels, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.text import lazy_pattern
@@ -260,11 +260,10 @@ def diagnose(context: Context, result: CollectiveResult) -> Iterator[Finding | N
     by_one, count = context.once(sent_one_by_one)
     if by_one.any():
         rows &= ~by_one
-        line = line_of_rows(context, by_one)
         yield EXPOSED.of_rows(
             context,
             by_one,
-            arguments={"line": Line(line)} if line else {},
+            arguments=line_of_rows(context, by_one),
             confidence=_confidence(context, result),
             saved_ratio=1 - 2 / count,
             title="one_by_one",
@@ -284,13 +283,10 @@ def _alike(context: Context, rows: BoolArray) -> tuple[Finding | None, BoolArray
     of_alike, saved = needless(context, alike)
     if not (rows & of_alike).any():
         return None, of_alike
-    arguments: dict[str, Argument] = {}
-    if line := line_of_rows(context, of_alike):
-        arguments["line"] = Line(line)
     finding = _ALIKE.of_rows(
         context,
         of_alike,
-        arguments=arguments,
+        arguments=line_of_rows(context, of_alike),
         confidence=("high", "program"),
         saved_ratio=saved,
         title="alike",
@@ -313,10 +309,8 @@ def _small(context: Context, keys: BoolArray) -> tuple[Finding | None, BoolArray
     is_of_norm = bool(named) and 2 * len(named) >= len(ops)
     is_known = bool((sizes != UNKNOWN_BYTES).all())
     title = "norm" if is_of_norm else "" if is_known else "own"
-    arguments: dict[str, Argument] = {"calls": Number(count, "collective")}
+    arguments = {"calls": Number(count, "collective"), **line_of_rows(context, of_small)}
     notes = ["calls", "norm"] if is_of_norm else ["calls"]
-    if line := line_of_rows(context, of_small):
-        arguments["line"] = Line(line)
     if keys.any():
         notes.append("keys")
         arguments["keys"] = Quantity(context.ledger.loss(keys).mean_ps, "ps")
@@ -395,10 +389,8 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
     if tasks and not title:
         key, title, notes = "absent", "absent", ("absent", *notes)
         arguments["tasks"] = Names(tuple(map(str, tasks)), "task")
-    if key in ("loop", "loop_of_parts", "sharding", "rows", "own_rows", "activations") and (
-        line := line_of_rows(context, rows)
-    ):
-        arguments["line"] = Line(line)
+    if key in ("loop", "loop_of_parts", "sharding", "rows", "own_rows", "activations"):
+        arguments |= line_of_rows(context, rows)
     return EXPOSED.of_rows(
         context,
         rows,

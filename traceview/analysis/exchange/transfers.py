@@ -303,7 +303,6 @@ def _finding(
     op = trace.names.text(int(trace.device_columns.op[longest]))
     number = int(trace.device_columns.instruction[longest])
     function = "" if number == NONE else trace.instructions[number].function
-    line = line_of(context, by_label)
     named = context.ledger.loss(rows).devices
     counts = (
         Evidence("copy_count", of_device[rule.states[0].key].count, None, trace.device_key(device))
@@ -316,7 +315,7 @@ def _finding(
         arguments={
             **({} if op is None else {"ops": Ops((split_op(op)[0],))}),
             **({"function": Names((function,), "function")} if function else {}),
-            **({"line": Line(line)} if line else {}),
+            **line_of(context, by_label),
             **{name: Quantity(share, "ratio") for name, share in shares.items()},
         },
         evidence=[

@@ -158,7 +158,7 @@ def late_launches(waits: Waits) -> Finding | None:
     ratio = int(columns.duration_ps[running].sum()) / int(columns.duration_ps[waits.rows].sum())
     of_named = [d for d in ledger.devices if trace.device_key(d) in waits.loss.devices]
     kernels = unique_ids(columns.event[running & is_in(ledger.device, of_named)]).size
-    key, arguments, ops = "", _line_of_ops(waits.context, waits.rows), None
+    key, arguments, ops = "", line_of_rows(waits.context, waits.rows), None
     asked = _conditions_per_step(waits)
     if ratio >= CLEAR_RATIO and waits.loss.named_steps:
         key = "kernels"
@@ -189,11 +189,6 @@ def _conditions_per_step(waits: Waits) -> int:
     ends = np.sort(ends_of_conditions(waits.context.trace, waits.device))
     start, end = step_bounds(waits.context.selection.used_of(waits.host))
     return median_ps(np.searchsorted(ends, end) - np.searchsorted(ends, start)) or 0
-
-
-def _line_of_ops(context: Context, rows: BoolArray) -> dict[str, Argument]:
-    line = line_of_rows(context, rows)
-    return {"line": Line(line)} if line else {}
 
 
 # Ops on the CPU
@@ -306,7 +301,7 @@ def _host_ops(waits: Waits) -> Finding | None:
     if action == "ops_of_replicas" and not title and waits.has_many_ops:
         # Before the first op the graph is called.
         of_ops = waits.rows & (waits.context.ledger.columns.activity != IDLE)
-        line = line or _line_of_ops(waits.context, of_ops)
+        line = line or line_of_rows(waits.context, of_ops)
         line["count"], title = Number(waits.computed_per_step, "op"), "many"
     return waits.finding(
         rules.HOST_BOUND,

@@ -25,6 +25,7 @@ from traceview.analysis.facts.devices import model_of
 from traceview.analysis.facts.layers import label_kernels
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Context
+from traceview.analysis.rules.words import Argument, Line
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, union
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
@@ -119,10 +120,10 @@ def needless(
     return rows, 1 - float((of_row * whole_ps).sum()) / max(int(whole_ps.sum()), 1)
 
 
-def line_of(context: Context, by_label: Int64Array) -> str | None:
+def line_of(context: Context, by_label: Int64Array) -> dict[str, Argument]:
     """The line of Python that made most of what takes some time, int64 by label: more than half of it, or most of the function that did.
 
-    None without one.
+    It is the argument `line` of a sentence; nothing without one.
     """
     lines, ps_of, of_function = context.trace.once(label_lines), Counter[str](), Counter[str]()
     for label in np.flatnonzero(by_label).tolist():
@@ -133,12 +134,12 @@ def line_of(context: Context, by_label: Int64Array) -> str | None:
         place, _, function = line.partition(" in ")
         inside_ps = of_function[f"{place.rpartition(':')[0]} in {function}"] if function else ps
         if line and 2 * inside_ps > ps_of.total():
-            return line
-    return None
+            return {"line": Line(line)}
+    return {}
 
 
-def line_of_rows(context: Context, rows: BoolArray) -> str | None:
-    """The line of Python that made most of the ops that run in these rows of the ledger, or begin after them."""
+def line_of_rows(context: Context, rows: BoolArray) -> dict[str, Argument]:
+    """The same of the ops that run in these rows of the ledger, or begin after them."""
     return line_of(context, label_ps(context, rows))
 
 

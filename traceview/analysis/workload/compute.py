@@ -41,7 +41,7 @@ from traceview.analysis.measures.op_work import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule, is_of_jax
-from traceview.analysis.rules.words import Argument, Line, Names, Ops, Quantity
+from traceview.analysis.rules.words import Argument, Names, Ops, Quantity
 from traceview.analysis.workload.compute_rules import (
     BATCH_WORK,
     CASTS,
@@ -527,8 +527,7 @@ def _of_ops(
 def _named(context: Context, types: Sequence[str], by_label: Int64Array) -> dict[str, Argument]:
     """The types of ops that a title names, and the line that made them, as far as these are known."""
     named: dict[str, Argument] = {"ops": Ops(tuple(types))} if types else {}
-    line = line_of(context, by_label)
-    return {**named, "line": Line(line)} if line else named
+    return named | line_of(context, by_label)
 
 
 def _side_work(context: Context, kind: str, ops: _SomeOps) -> Finding | None:
