@@ -50,6 +50,7 @@ from traceview.comparison.sides import (
     CaptureSteps,
     batch_size_of,
     capture_steps,
+    setup_of,
     state_noise,
     step_time_ps,
     why_no_step,
@@ -176,13 +177,8 @@ def history_of(folder: Folder) -> History:
 def _series_in(folder: Folder) -> list[list[SavedReport]]:
     series: dict[tuple[str, int | None], list[SavedReport]] = {}
     for saved in folder.reports:
-        series.setdefault(_setup(saved.report), []).append(saved)
+        series.setdefault(setup_of(saved.report), []).append(saved)
     return list(series.values())
-
-
-def _setup(report: Report) -> tuple[str, int | None]:
-    """The set-up of a run: only step times of one set-up compare."""
-    return devices_of(report), batch_size_of([report])
 
 
 def _rows(series: Sequence[SavedReport], number: int) -> list[HistoryRow]:
@@ -231,11 +227,11 @@ def earlier_levels(folder: Path, like: Sequence[Report]) -> list[list[StepLevels
     Raises what `saved_reports` raises.
     """
     known = {traces_of(report) for report in like}
-    setups = {_setup(report) for report in like}
+    setups = {setup_of(report) for report in like}
     levels = [
         of
         for saved in saved_reports(folder).reports
-        if _setup(saved.report) in setups and traces_of(saved.report) not in known
+        if setup_of(saved.report) in setups and traces_of(saved.report) not in known
         if (steps := capture_steps(saved.report)) and (of := steps.levels)
     ]
     return [
