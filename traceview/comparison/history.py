@@ -7,7 +7,6 @@ The series is split where runs without a change would least often differ as much
 from __future__ import annotations
 
 import gzip
-import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import exp, floor
@@ -25,6 +24,7 @@ from traceview.base.errors import (
     TraceviewError,
     UsageError,
 )
+from traceview.base.location import Location
 from traceview.base.record import (
     Count,
     Integer,
@@ -37,7 +37,7 @@ from traceview.base.record import (
     VersionText,
     one_of,
 )
-from traceview.base.text import did_you_mean, enumerated, lazy_pattern
+from traceview.base.text import did_you_mean, enumerated
 from traceview.base.version import VERSION
 from traceview.comparison.noise import (
     CONFIDENCE,
@@ -63,9 +63,10 @@ from traceview.document.columns import table as shown_table
 from traceview.document.sanitize import encoded
 from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.states import KEYS
-from traceview.report.formats import is_saved_report
+from traceview.report.formats import is_saved_report, report_at
 from traceview.report.model import Report, devices_of, started_ns, traces_of
 from traceview.report.saved import load_report
+from traceview.store.address import location_of
 from traceview.trace.device.table import Table, record_columns, table
 
 FEWEST_RUNS: Final = 3
@@ -429,19 +430,15 @@ def _notes(history: History) -> Iterator[str]:
 # Baselines: a folder of saved reports under a name, a capture a file, small enough to be committed
 
 DEFAULT_FOLDER: Final = Path(".traceview") / "baselines"
-"""Where baselines are unless another folder is named: below the working directory, as other tools keep theirs."""
+"""Where a baseline is that has a name and no path: below the working directory, as other tools keep theirs."""
 
 FILES: Final = tuple(f"{number}.json.gz" for number in range(1, 100))
 """The files of a baseline, in the order of its captures."""
-_NAME: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", re.ASCII)
 
 
-def checked_name(name: str) -> str:
-    """The name; raises `UsageError` for one that could name a folder elsewhere, or none at all."""
-    if _NAME.fullmatch(name):
-        return name
-    hint = "letters, digits, and . _ + - after the first: main, v1.2, 4-gpus"
-    raise UsageError(f"{name!r} cannot name a baseline", hint=hint)
+def baseline_place(text: str) -> Location:
+    """The folder of the baseline of this name; a text with a slash is a path."""
+    return location_of(text) if "/" in text or not text else DEFAULT_FOLDER / text
 
 
 def file_content(report: Report) -> bytes:
@@ -456,18 +453,20 @@ def file_content(report: Report) -> bytes:
     return gzip.compress(encoded(small), mtime=0)
 
 
-def baseline_called(folder: Path, name: str) -> tuple[Report, ...]:
-    """The captures of the baseline of this name.
+def baseline_at(text: str) -> tuple[Report, ...]:
+    """The captures of the baseline of this name or at this path, or the report that the path leads to.
 
     Raises `TraceNotFoundError` if there is none, with the names that are near, and `TraceFormatError` if a file of it is
     damaged.
     """
-    own = folder / checked_name(name)
-    paths = [own / file for file in FILES if (own / file).is_file()]
+    place = baseline_place(text)
+    paths = [path for file in FILES if (path := place / file).is_file()]
     if paths:
         return tuple(map(load_report, paths))
-    known = sorted(path.parent.name for path in folder.glob(f"*/{FILES[0]}"))
-    hint = "traceview gate LOGDIR --save NAME makes one"
+    if "/" in text:
+        return (report_at(place),)
+    known = sorted(path.parent.name for path in DEFAULT_FOLDER.glob(f"*/{FILES[0]}"))
+    hint = "traceview gate LOGDIR --save NAME makes one; a path has a slash: ./NAME"
     if known:
-        hint = did_you_mean(name, known, f"there is {enumerated(known, 8)}")
-    raise TraceNotFoundError(f"no baseline is called {name} in {folder}", hint=hint)
+        hint = did_you_mean(text, known, f"there is {enumerated(known, 8)}")
+    raise TraceNotFoundError(f"no baseline is called {text} in {DEFAULT_FOLDER}", hint=hint)
