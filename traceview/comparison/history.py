@@ -22,7 +22,6 @@ from traceview.base.errors import (
     TraceFormatError,
     TraceNotFoundError,
     TraceviewError,
-    UsageError,
 )
 from traceview.base.location import Location
 from traceview.base.record import (
@@ -326,21 +325,6 @@ def saved_reports(folder: Path) -> Folder:
             kept.append(saved)
         known.add(traces)
     return Folder(folder, tuple(kept), tuple(left_out))
-
-
-def with_newest(folder: Folder, most: int) -> Folder:
-    """The newest `most` reports of each series; the files of the others are deleted, and nothing else.
-
-    Raises `UsageError` where one cannot be.
-    """
-    deleted = {saved.path for series in _series_in(folder) for saved in series[:-most]}
-    for path in deleted:
-        try:
-            path.unlink()
-        except OSError as error:
-            raise UsageError(f"cannot delete {path}: {error.strerror or error}") from error
-    kept = tuple(saved for saved in folder.reports if saved.path not in deleted)
-    return Folder(folder.path, kept, folder.left_out)
 
 
 def _candidates(folder: Path) -> Iterator[Path]:

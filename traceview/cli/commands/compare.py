@@ -285,10 +285,6 @@ def history(
     folder: Annotated[
         Path, argument("DIR", "A folder of saved reports or baselines.", parser=folder_of)
     ],
-    keep: Annotated[
-        int | None,
-        option("N", "Delete the report files of all but the newest N runs of each series.", min=1),
-    ] = None,
     format_: Annotated[str | None, format_option(*_HISTORY_FORMATS)] = None,
     output: Output = None,
     force: Force = False,
@@ -306,13 +302,11 @@ def history(
         history_section,
         history_table,
         saved_reports,
-        with_newest,
     )
 
     target = Target.of(output, force=force, width=width)
     format_ = format_of(format_, target.path, _HISTORY_FORMATS)
-    reports = saved_reports(folder)
-    made = history_of(with_newest(reports, keep) if keep else reports)
+    made = history_of(saved_reports(folder))
     if format_ == "csv":
         from traceview.report.tables import csv_of
 
