@@ -142,7 +142,7 @@ def test_no_output_replaces_the_trace(
         source = output = path.rename(tmp_path / "trace.pb")
     done = command(*command_line.split(), str(source), "--force", "-o", str(output))
     assert done.code == 2, done.err
-    assert "choose another file" in done.err
+    assert "choose another place" in done.err
     assert output.read_bytes() == before
 
 

@@ -81,17 +81,16 @@ def test_a_saved_report_is_opened(
     assert command("report", str(saved), "--open", "report").out.startswith("file://")
 
 
-def test_reports_are_not_written_among_the_runs_that_are_read(
+def test_a_report_never_replaces_what_it_is_made_of(
     command: Command, tmp_path: Path, fixtures: Path
 ) -> None:
-    logs = tmp_path / "logs"
+    logs, out = tmp_path / "logs", tmp_path / "logs" / "report-1.2"
     shutil.copytree(fixtures / "plain-1", logs)
-    trace = next(logs.rglob("*.xplane.pb"))
-    for read in (logs, logs / "plugins", trace.parent, trace):
-        for place in (logs, logs / "plugins" / "profile", trace.parent):
-            done = command("report", str(read), "-o", str(place), "--force")
-            assert (done.code, "the log directory that the command reads" in done.err) == (2, True)
-    assert command("report", str(logs), "-o", str(logs / "report")).code == 0
+    assert command("report", str(logs), "-o", str(out)).code == 0
+    saved = out / "report.json"
+    for read, place in ((logs, logs), (out, out), (saved, out), (out, saved), (saved, saved)):
+        done = command("report", str(read), "-o", str(place), "--force")
+        assert (done.code, "is what the command reads" in done.err) == (2, True)
 
 
 # `traceview analyze`

@@ -27,11 +27,9 @@ from traceview.report.tables import TABLES
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
-UNITS = ("", "_ps", "_ps_per_step", "_ratio")
-
 
 class Rows(NamedTuple):
-    """A scenario that fills a table, a column to sort by, without its unit, and those to add rows up by."""
+    """A scenario that fills a table, a column to sort by, and those to add rows up by."""
 
     scenario: str
     sort: str
@@ -39,18 +37,18 @@ class Rows(NamedTuple):
 
 
 ROWS = {
-    "gaps": Rows("input_and_callbacks", "duration", "step,state"),
-    "steps": Rows("input_and_callbacks", "duration", "number"),
-    "devices": Rows("two_of_eight", "busy", "kind"),
+    "gaps": Rows("input_and_callbacks", "duration_ps", "step,state"),
+    "steps": Rows("input_and_callbacks", "duration_ps", "number"),
+    "devices": Rows("two_of_eight", "busy_ps", "kind"),
     "ops": Rows("B", "count", "class,op_type"),
-    "layers": Rows("B", "own", "source_line"),
+    "layers": Rows("B", "own_ps_per_step", "source_line"),
     "memory": Rows("memory_growing", "count", "device"),
-    "efficiency": Rows("products", "unknown"),
-    "input": Rows("slow_map", "self", "host"),
+    "efficiency": Rows("products", "unknown_ratio"),
+    "input": Rows("slow_map", "self_ps", "host"),
     "copies": Rows("cpu_op_between", "bytes", "direction"),
-    "collectives": Rows("late_by_turns", "wait", "device"),
-    "balance": Rows("more_work", "compute"),
-    "findings": Rows("two_of_eight", "gpu_time"),
+    "collectives": Rows("late_by_turns", "wait_ps", "device"),
+    "balance": Rows("more_work", "compute_ps_per_step"),
+    "findings": Rows("two_of_eight", "gpu_time_ratio"),
 }
 
 
@@ -128,11 +126,10 @@ def test_every_table_is_sorted_limited_and_chosen(
     every = rows_of(command, table, logs)
     rows = rows_of(command, table, logs, "--sort", sort)
     assert sorted(map(str, rows)) == sorted(map(str, every))
-    key = next(sort + unit for unit in UNITS if sort + unit in every[0])
     by_device: dict[str, list[float]] = {}
     for row in rows:
         group = row["device"] if table in ("ops", "memory", "copies") else ""
-        by_device.setdefault(group, []).append(float(row[key] or "-inf"))
+        by_device.setdefault(group, []).append(float(row[sort] or "-inf"))
     if table not in ("steps", "collectives"):
         for values in by_device.values():
             assert values == sorted(values, reverse=True)
@@ -281,7 +278,7 @@ def test_gaps_have_their_state_and_evidence(command: Command, waiting: str) -> N
         return len(rows_of(command, "gaps", waiting, *arguments))
 
     # Two of them hold launches, though none is mostly that.
-    assert [count("--state", "launch"), count("--state", "launch", "--state", "Input")] == [2, 4]
+    assert [count("--state", "launch"), count("--state", "launch", "--state", "input")] == [2, 4]
     assert [count("--min", "25ms"), count("--min", "25.000001ms")] == [2, 0]
     assert [count("--steps", "1:2"), count("--device", "1", "--top", "1")] == [2, 1]
     narrow = command("show", "gaps", waiting, "--width", "80").out.splitlines()[3]
@@ -315,7 +312,7 @@ def test_of_many_steps_the_first_and_last_are_shown(command: Command, tmp_path: 
     shown = [*map(str, range(20)), *map(str, range(980, 1000))]
     assert [line.split()[0] for line in rows] == shown
     assert "Steps 20 to 979 are not shown." in " ".join(lines)
-    longest = rows_of(command, "steps", str(tmp_path), "--sort", "duration", "--top", "1")
+    longest = rows_of(command, "steps", str(tmp_path), "--sort", "duration_ps", "--top", "1")
     assert [row["number"] for row in longest] == ["500"]
     assert rows_of(command, "steps", str(tmp_path), "--top", "1") == longest
     (head, *_) = command("show", "steps", str(tmp_path), "--top", "1").out.splitlines()
@@ -325,7 +322,7 @@ def test_of_many_steps_the_first_and_last_are_shown(command: Command, tmp_path: 
 def test_classes_directions_and_states_are_chosen(
     command: Command, logs_of: Callable[[str], str]
 ) -> None:
-    ops = rows_of(command, "ops", logs_of("B"), "--state", "d2d", "--state", "communication")
+    ops = rows_of(command, "ops", logs_of("B"), "--state", "d2d", "--state", "collective")
     assert {row["class"] for row in ops} == {"d2d", "collective"}
     copies = logs_of("cpu_op_between")
     ways = [row["direction"] for row in rows_of(command, "copies", copies)]

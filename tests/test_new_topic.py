@@ -37,7 +37,7 @@ print(json.dumps({
     "json": said("analyze", trace, "--format", "json"),
     "redacted": said("analyze", trace, "--format", "json", "--redact"),
     "schema": said("explain", "--schema", "report"),
-    "table": said("show", "starts", trace, "--format", "json", "--sort", "wait"),
+    "table": said("show", "starts", trace, "--format", "json", "--sort", "wait_ps"),
     "rule": said("explain", "late-first-kernel"),
     "pages": PAGES["metrics.md"]() + PAGES["findings.md"](),
 }))

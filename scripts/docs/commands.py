@@ -118,7 +118,7 @@ def _tables() -> str:
     """What can be shown, and what some options mean there."""
     lines = []
     for name, kind in TABLES.items():
-        known = "all" if kind.states.keys() == STATES.keys() else ", ".join(map(_code, kind.states))
+        known = "all" if kind.states == tuple(STATES) else ", ".join(map(_code, kind.states))
         states = f"; states {known}" if kind.states else ""
         length = f"; length `{kind.length}`" if kind.length else ""
         lines.append(f"- `{name}`: {words(kind.summary)}{states}{length}")

@@ -9,9 +9,9 @@ import pytest
 
 from tests.command import Command
 from tests.reports import bare_report, full_report
-from traceview.base.errors import TraceFormatError, UsageError
+from traceview.base.errors import TraceFormatError
 from traceview.comparison.build import compare
-from traceview.comparison.history import baseline_called, checked_name, file_content
+from traceview.comparison.history import baseline_at, file_content
 from traceview.report import saved
 from traceview.report.build import analyze
 from traceview.report.saved import load_report
@@ -67,7 +67,7 @@ def test_a_baseline_of_several_captures(
     assert command("gate", *captures, captures[0], "--save", "main").code == 0
     names = ["1.json.gz", "2.json.gz", "3.json.gz"]
     assert sorted(path.name for path in (folder / "main").iterdir()) == names
-    runs = [report.source.run for report in baseline_called(folder, "main")]
+    runs = [report.source.run for report in baseline_at("main")]
     assert runs == [analyze(capture).source.run for capture in captures]
     (folder / "main" / "2.json.gz").write_text("{")
     assert command("gate", captures[0], "--baseline", "main").code == 4
@@ -87,9 +87,13 @@ def test_a_run_without_steps_is_no_baseline(command: Command, folder: Path, tmp_
     assert not folder.exists()
 
 
-def test_names() -> None:
-    for name in ("main", "v1.2", "4-gpus", "a_b+c"):
-        assert checked_name(name) == name
-    for name in ("../x", "a/b", "", ".hidden", "-x", "a b", "a~2", "a" * 65, "é"):
-        with pytest.raises(UsageError, match="cannot name a baseline"):
-            checked_name(name)
+def test_a_name_with_a_slash_is_a_path(command: Command, fixtures: Path, folder: Path) -> None:
+    run = str(fixtures / "plain-1")
+    assert command("gate", run, "--save", "a b").code == 0
+    assert (folder / "a b" / "1.json.gz").is_file()
+    assert command("gate", run, "--save", "./elsewhere/main").code == 0
+    assert Path("elsewhere/main/1.json.gz").is_file()
+    for name in ("a b", "elsewhere/main", "./elsewhere/main/1.json.gz"):
+        assert command("gate", run, "--baseline", name).code == 0
+    assert command("gate", run, "--save", "").code == 2
+    assert command("gate", run, "--save", "memory://main").code == 2

@@ -114,22 +114,6 @@ def test_a_change_and_its_levels_are_of_the_typical_step(folder: Path, command: 
     assert (rows[6]["state"], rows[6]["state_change_ps"]) == (None, None)
 
 
-def test_only_the_newest_reports_of_each_series_are_kept(command: Command, tmp_path: Path) -> None:
-    folder = tmp_path / "reports"
-    for day in range(5):
-        save(folder, f"v100-{4 - day}.json", on_day(day, 100))
-    for day in range(2):
-        save(folder, f"a100-{day}.json", on_day(10 + day, 100, model="A100"))
-    (folder / "notes.json").write_text("{}")
-    (folder / "page.html").write_text("page")
-    done = command("history", str(folder), "--keep", "2")
-    assert done.code == 0
-    kept = ["a100-0.json", "a100-1.json", "notes.json", "page.html", "v100-0.json", "v100-1.json"]
-    assert sorted(path.name for path in folder.iterdir()) == kept
-    assert "run2" not in done.out
-    assert "run3" in done.out
-
-
 # Changes of a level are found where they are, and hardly ever where there are none
 
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,17 +23,17 @@ from tests.reports import finding, full_report
 from traceview.base.errors import UsageError
 from traceview.cli.commands import watch as watch_module
 from traceview.cli.output import write_file
-from traceview.comparison.noise import DEVICE_SPREAD, step_levels
+from traceview.comparison.noise import DEVICE_SPREAD, Difference, step_change, step_levels
 from traceview.report.model import Report
 from traceview.watch import follow
 from traceview.watch.follow import (
+    LEAST_RATIO,
     Follower,
-    Job,
     OnFinding,
-    StepChange,
     Unreadable,
-    change_since,
+    change_words,
     metrics_text,
+    noise_of,
     run_commands,
 )
 
@@ -65,7 +66,7 @@ def once(command: Command, logs: Path, *options: str) -> Done:
 
 
 def begun(logs: Path) -> Follower:
-    follower = Follower(logs, None, 5)
+    follower = Follower("logs", logs, None, 5)
     follower.begin()
     return follower
 
@@ -202,8 +203,7 @@ def test_a_full_disk_does_not_end_the_watch(
 
     monkeypatch.setattr(watch_module, "write_file", written)
     prometheus, state = tmp_path / "x.prom", tmp_path / "state.json"
-    jobs = [(Job("logs", str(logs)), begun(logs))]
-    outputs = watch_module._Watch(jobs, (), prometheus, state, {}, None, is_once=False)
+    outputs = watch_module._Watch([begun(logs)], (), prometheus, state, {}, None, is_once=False)
 
     def look() -> tuple[int, list[str]]:
         outputs.look()
@@ -245,6 +245,13 @@ def test_a_state_goes_on_where_the_last_call_ended(
 # Alarms
 
 
+def job_of(report: Report, name: str = "job", logdir: str = "logs") -> Follower:
+    """A job whose newest run has this report."""
+    job = Follower(name, Path(logdir), None, 5)
+    job.report = report
+    return job
+
+
 def report_of(title: str = "GPU:0 waits", run: str = "run") -> Report:
     """A report of this run, with one finding, `input-bound`, of this title."""
     made = full_report()
@@ -269,7 +276,7 @@ def test_no_text_of_a_trace_becomes_a_command(
         "input-bound", 'printf %s "$TRACEVIEW_TITLE|$TRACEVIEW_RUN|$TRACEVIEW_LOGDIR" > out'
     )
     report = report_of(HOSTILE, HOSTILE + "\0")
-    assert list(run_commands((say,), Job("job", HOSTILE), report)) == []
+    assert list(run_commands((say,), job_of(report, "job", HOSTILE), report)) == []
     said = (tmp_path / "out").read_text()
     assert said.count("touch hit") == 6
     assert "\n" not in said
@@ -282,7 +289,7 @@ def test_a_command_that_hangs_is_ended_with_what_it_started(
 ) -> None:
     monkeypatch.setattr(follow, "PATIENCE_S", 0.3)
     alarm = OnFinding("input-bound", f"sleep 600 & echo $! > {tmp_path}/pid; wait")
-    (wrong,) = run_commands((alarm,), Job("job", "logs"), report_of())
+    (wrong,) = run_commands((alarm,), job_of(report_of()), report_of())
     assert "took longer than 0.3 s and was ended" in wrong
     status = Path(f"/proc/{int((tmp_path / 'pid').read_text())}/stat")
     deadline = time.monotonic() + 60
@@ -322,7 +329,7 @@ def test_no_other_file_is_replaced_by_metrics(command: Command, logs: Path, tmp_
 
 
 def test_labels_are_escaped() -> None:
-    text = metrics_text([Job(HOSTILE, "logs", report_of(run='a"b'))])
+    text = metrics_text([job_of(report_of(run='a"b'), HOSTILE)])
     label = r'job="GPU:0 waits \"$(touch hit)\"; `touch hit`\\n\\x1b[2J\\ \\udc80"'
     assert "\x1b" not in text
     assert f'traceview_run_info{{{label},logdir="logs",run="a\\"b"}} 1.0\n' in text
@@ -418,25 +425,22 @@ def test_lines_come_until_a_signal_ends_it(
 # The change against the runs before
 
 
-def since(*lengths: float) -> StepChange:
-    """How the last of these runs, of ten steps that hardly vary, differs from the others."""
-    random = np.random.default_rng(4)
-    *before, run = (step_levels(length * (1 + 1e-5 * random.normal(size=10))) for length in lengths)
-    change = change_since(run, before, DEVICE_SPREAD)
+def since(*captures: np.ndarray[Any, Any]) -> Difference:
+    """How the step of the last of these runs differs from that of the others."""
+    *before, run = map(step_levels, captures)
+    change = step_change(before, [run], DEVICE_SPREAD)
     assert change is not None
     return change
 
 
 def test_a_few_long_steps_leave_the_typical_step_as_it_was() -> None:
     steps = np.arange(100.0, 112.0)
-    before, longer = [step_levels(steps)] * 3, np.where(np.arange(12) == 5, 900.0, steps)
-    change = change_since(step_levels(longer), before, DEVICE_SPREAD)
-    assert change is not None
-    assert change.text.startswith("typical step as the last 3 runs (within ")
+    longer = np.where(np.arange(12) == 5, 900.0, steps)
+    words = change_words(since(steps, steps, steps, longer), 3)
+    assert words.startswith("typical step as the last 3 runs (within ")
     every_third = np.where(np.arange(12) % 3, steps, 4 * steps)
-    change = change_since(step_levels(every_third), before, DEVICE_SPREAD)
-    assert change is not None
-    assert change.text == "takes 99% more time than the last 3 runs"
+    words = change_words(since(steps, steps, steps, every_third), 3)
+    assert words == "takes 99% more time than the last 3 runs"
 
 
 @pytest.mark.parametrize("slow", [1.0, 1.5, 2.0, 2.2, 2.5, 3.0, 4.0])
@@ -445,9 +449,9 @@ def test_a_change_is_longer_than_its_noise_if_it_is_shown(slow: float, step: flo
     """A slow step moves the mean, and thus the change, out of the middle of the interval of the typical one."""
     steps = np.arange(100.0, 112.0)
     after = np.where(np.arange(12) == 5, slow, step) * steps
-    change = change_since(step_levels(after), [step_levels(steps)] * 2, DEVICE_SPREAD)
-    assert change is not None
-    assert change.is_beyond_noise == (abs(change.ratio) > change.noise_ratio), change
+    change = since(steps, steps, after)
+    is_shown = change.direction != "none" and abs(change.value) > LEAST_RATIO
+    assert is_shown == (abs(change.value) > noise_of(change)), change
 
 
 @pytest.mark.parametrize(
@@ -463,7 +467,10 @@ def test_a_change_is_longer_than_its_noise_if_it_is_shown(slow: float, step: flo
     ],
 )
 def test_a_change_in_words(lengths: tuple[float, ...], text: str) -> None:
-    assert since(*lengths).text.startswith(text), since(*lengths).text
+    random = np.random.default_rng(4)
+    # Ten steps that hardly vary.
+    change = since(*(length * (1 + 1e-5 * random.normal(size=10)) for length in lengths))
+    assert change_words(change, len(lengths) - 1).startswith(text)
 
 
 # The unit of docs/runs.md

@@ -16,7 +16,7 @@ from tests.store.object_server import served
 from traceview.base.errors import StoreError
 from traceview.cli.commands.watch import _Watch
 from traceview.store.address import location_of
-from traceview.watch.follow import Follower, Job
+from traceview.watch.follow import Follower
 
 pytestmark = [pytest.mark.cloud, pytest.mark.usefixtures("no_terminal")]
 
@@ -48,9 +48,8 @@ def test_a_store_is_watched(command: Command, memory: Any) -> None:
 def test_a_store_that_fails_does_not_end_the_watch(
     memory: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    follower = Follower(location_of("memory://logs"), None, 5)
-    jobs = [(Job("logs", "memory://logs"), follower)]
-    outputs = _Watch(jobs, (), None, None, {}, None, is_once=False)
+    follower = Follower("logs", location_of("memory://logs"), None, 5)
+    outputs = _Watch([follower], (), None, None, {}, None, is_once=False)
     follower.begin()
 
     def fail(*_: object) -> None:

@@ -31,18 +31,12 @@ def option(
     )
 
 
-def word_of(
-    option: str, words: Collection[str], synonyms: Mapping[str, str] | None = None
-) -> Callable[[str], str]:
-    """Make a parser of an option that has to be one of these words; it raises `UsageError` for others.
-
-    `synonyms`: other texts in lower case, such as display names, and the word that each stands for.
-    """
+def word_of(option: str, words: Collection[str]) -> Callable[[str], str]:
+    """Make a parser of an option that has to be one of these words; it raises `UsageError` for others."""
 
     def read(text: str) -> str:
-        word = (synonyms or {}).get(text.lower(), text)
-        if word in words:
-            return word
+        if text in words:
+            return text
         hint = f"{did_you_mean(text, words, most=1)} one of {', '.join(words)}".lstrip()
         raise UsageError(f"{option} {text}: no such choice", hint=hint)
 

@@ -29,9 +29,9 @@ MOST_WIDTH: Final = 1000
 _WIDTH_WITHOUT_TERMINAL: Final = 100
 """Fits most windows in which a file is read."""
 _RECORDED: Final = (".xplane.pb", ".traceview.json")
-_OTHER_FILE: Final = "choose another file: traces cannot be made again"
+_ELSEWHERE: Final = "choose another place: traces cannot be made again"
 TERMINAL: Final = "terminal"
-_ENDINGS: Final = {
+ENDINGS: Final = {
     ".md": "markdown",
     ".html": "html",
     ".csv": "csv",
@@ -60,9 +60,7 @@ class Target(Struct, frozen=True):
         target = cls(None if path is None or str(path) == "-" else path, force, width)
         target.check()
         if target.path is not None:
-            for source in sources:
-                if _is_same_file(target.path, source):
-                    raise UsageError(f"{target.path} is what the command reads", hint=_OTHER_FILE)
+            _check_apart(target.path, sources)
         return target
 
     def check(self) -> None:
@@ -76,7 +74,7 @@ class Target(Struct, frozen=True):
         if path.is_dir():
             raise UsageError(f"{path} is a directory", hint="name a file in it")
         if path.is_file() and str(path.resolve()).endswith(_RECORDED):
-            raise UsageError(f"{path} is a recorded trace", hint=_OTHER_FILE)
+            raise UsageError(f"{path} is a recorded trace", hint=_ELSEWHERE)
         if path.is_file() and not self.force:
             raise OutputExistsError(f"{path} exists", hint="--force replaces it")
         if isinstance(path, Path) and not path.parent.is_dir():
@@ -200,10 +198,14 @@ def writing(place: object) -> Iterator[None]:
         raise UsageError(f"cannot write {place}: {error.strerror or error}") from error
 
 
-def _is_same_file(path: Location, source: Location) -> bool:
-    if isinstance(path, Path) and isinstance(source, Path):
-        return path.is_file() and source.is_file() and path.samefile(source)
-    return path == source
+def _check_apart(path: Location, sources: Iterable[Location]) -> None:
+    """Raise `UsageError` for a file or folder that the command reads."""
+    for source in sources:
+        is_same = path == source
+        if isinstance(path, Path) and isinstance(source, Path):
+            is_same = path.exists() and source.exists() and path.samefile(source)
+        if is_same:
+            raise UsageError(f"{path} is what the command reads", hint=_ELSEWHERE)
 
 
 def format_of(asked: str | None, path: Location | None, formats: Sequence[str]) -> str:
@@ -214,7 +216,7 @@ def format_of(asked: str | None, path: Location | None, formats: Sequence[str]) 
     if asked is not None:
         return asked
     suffix = "" if path is None else path.suffix.lower()
-    known = {end: name for end, name in _ENDINGS.items() if name in formats}
+    known = {end: name for end, name in ENDINGS.items() if name in formats}
     if suffix and suffix not in known:
         raise UsageError(
             f"{path}: no format has the ending {suffix}",
@@ -224,7 +226,7 @@ def format_of(asked: str | None, path: Location | None, formats: Sequence[str]) 
 
 
 def _of_report(suffix: str) -> str:
-    is_document = _ENDINGS.get(suffix) in ("html", "markdown")
+    is_document = ENDINGS.get(suffix) in ("html", "markdown")
     return f"; traceview report LOGDIR -o FILE{suffix} writes a page" if is_document else ""
 
 
@@ -293,9 +295,14 @@ def _private_folder(target: Location) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def check_folder(folder: Location, names: Iterable[str], *, force: bool) -> None:
-    """Raise `OutputExistsError` if a file of these names in a folder would be lost, `UsageError` if there is no such place."""
+def check_folder(folder: Location, names: Sequence[str], *sources: Location, force: bool) -> None:
+    """Raise `OutputExistsError` if a file of these names in a folder would be lost, `UsageError` if there is no such place.
+
+    `sources`: as of `Target.of`.
+    """
     place = checked_place(folder)
+    for path in (folder, *(folder / name for name in names)):
+        _check_apart(path, sources)
     if place.exists() and not place.is_dir():
         raise UsageError(f"{folder} is a file", hint="-o DIR names a folder")
     existing = next((name for name in names if (place / name).exists()), None)

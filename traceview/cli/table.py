@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("terminal", "csv", "json", "parquet")
 """Formats of a table."""
-_UNITS: Final = ("", "_ps", "_ps_per_step", "_ratio", "_count")
-"""Endings that the name of a column for `--sort` may lack."""
 
 
 class Choice(Struct, frozen=True):
@@ -139,21 +137,10 @@ def _sort_keys(rows: Table, sort: str) -> list[tuple[bool, Any]]:
     ]
 
 
-_BY_HEADING: Final = {
-    "mostly": "state",
-    "line of python": "python",
-    "evidence on the host": "host_event",
-    "length": "duration_ps",
-}
-"""Columns that a terminal heads with other words than their names."""
-
-
 def _column_called(option: str, rows: Table, name: str) -> Column:
-    """The column that an option names, with or without its unit; raises `UsageError` for one that the table has not."""
+    """The column that an option names; raises `UsageError` for one that the table has not."""
     by_name = {column.name: column for column in rows.columns}
-    known = _BY_HEADING.get(name.lower(), name)
-    known = next((known + unit for unit in _UNITS if known + unit in by_name), known)
-    return by_name[word_of(option, by_name)(known)]
+    return by_name[word_of(option, by_name)(name)]
 
 
 def checked_format(asked: str | None, target: Target) -> str:

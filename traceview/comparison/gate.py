@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Final, Literal, TypeAlias
 
@@ -26,7 +25,6 @@ from traceview.base.location import Location
 from traceview.base.text import did_you_mean, lazy_pattern
 from traceview.base.version import VERSION
 from traceview.comparison.build import blocking_words, conditions_of
-from traceview.comparison.history import DEFAULT_FOLDER, baseline_called
 from traceview.comparison.model import (
     GATE_SCHEMA_VERSION,
     GateResult,
@@ -41,9 +39,7 @@ from traceview.document import numbers
 from traceview.document.columns import WRITE
 from traceview.document.sanitize import shortened
 from traceview.ledger.states import KEYS
-from traceview.report.formats import report_at
 from traceview.report.model import Report, why_absent
-from traceview.store.address import is_remote, location_of
 
 _VERDICTS: Final = {
     "fails": ("failed", 10),
@@ -125,18 +121,6 @@ def asked_conditions(
             hint="--baseline NAME, of traceview gate LOGDIR --save NAME, or a path",
         )
     return conditions, baseline
-
-
-def baseline_of(text: str, folder: Path | None) -> Side:
-    """The captures of a baseline by its name, or the report by its path where there is no baseline of this name.
-
-    Raises what `baseline_called` and `report_at` raise.
-    """
-    path = location_of(text)
-    is_name = "/" not in text and "\\" not in text and not is_remote(path)
-    if is_name and (folder is not None or not path.exists()):
-        return Side.of(baseline_called(folder or DEFAULT_FOLDER, text), text)
-    return Side.of([report_at(path)], text)
 
 
 # Judging

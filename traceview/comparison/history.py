@@ -7,7 +7,6 @@ The series is split where runs without a change would least often differ as much
 from __future__ import annotations
 
 import gzip
-import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import exp, floor
@@ -23,8 +22,8 @@ from traceview.base.errors import (
     TraceFormatError,
     TraceNotFoundError,
     TraceviewError,
-    UsageError,
 )
+from traceview.base.location import Location
 from traceview.base.record import (
     Count,
     Integer,
@@ -37,7 +36,7 @@ from traceview.base.record import (
     VersionText,
     one_of,
 )
-from traceview.base.text import did_you_mean, enumerated, lazy_pattern
+from traceview.base.text import did_you_mean, enumerated
 from traceview.base.version import VERSION
 from traceview.comparison.noise import (
     CONFIDENCE,
@@ -50,6 +49,7 @@ from traceview.comparison.sides import (
     CaptureSteps,
     batch_size_of,
     capture_steps,
+    setup_of,
     state_noise,
     step_time_ps,
     why_no_step,
@@ -62,9 +62,10 @@ from traceview.document.columns import table as shown_table
 from traceview.document.sanitize import encoded
 from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.states import KEYS
-from traceview.report.formats import is_saved_report
+from traceview.report.formats import is_saved_report, report_at
 from traceview.report.model import Report, devices_of, started_ns, traces_of
 from traceview.report.saved import load_report
+from traceview.store.address import location_of
 from traceview.trace.device.table import Table, record_columns, table
 
 FEWEST_RUNS: Final = 3
@@ -176,13 +177,8 @@ def history_of(folder: Folder) -> History:
 def _series_in(folder: Folder) -> list[list[SavedReport]]:
     series: dict[tuple[str, int | None], list[SavedReport]] = {}
     for saved in folder.reports:
-        series.setdefault(_setup(saved.report), []).append(saved)
+        series.setdefault(setup_of(saved.report), []).append(saved)
     return list(series.values())
-
-
-def _setup(report: Report) -> tuple[str, int | None]:
-    """The set-up of a run: only step times of one set-up compare."""
-    return devices_of(report), batch_size_of([report])
 
 
 def _rows(series: Sequence[SavedReport], number: int) -> list[HistoryRow]:
@@ -231,11 +227,11 @@ def earlier_levels(folder: Path, like: Sequence[Report]) -> list[list[StepLevels
     Raises what `saved_reports` raises.
     """
     known = {traces_of(report) for report in like}
-    setups = {_setup(report) for report in like}
+    setups = {setup_of(report) for report in like}
     levels = [
         of
         for saved in saved_reports(folder).reports
-        if _setup(saved.report) in setups and traces_of(saved.report) not in known
+        if setup_of(saved.report) in setups and traces_of(saved.report) not in known
         if (steps := capture_steps(saved.report)) and (of := steps.levels)
     ]
     return [
@@ -331,21 +327,6 @@ def saved_reports(folder: Path) -> Folder:
     return Folder(folder, tuple(kept), tuple(left_out))
 
 
-def with_newest(folder: Folder, most: int) -> Folder:
-    """The newest `most` reports of each series; the files of the others are deleted, and nothing else.
-
-    Raises `UsageError` where one cannot be.
-    """
-    deleted = {saved.path for series in _series_in(folder) for saved in series[:-most]}
-    for path in deleted:
-        try:
-            path.unlink()
-        except OSError as error:
-            raise UsageError(f"cannot delete {path}: {error.strerror or error}") from error
-    kept = tuple(saved for saved in folder.reports if saved.path not in deleted)
-    return Folder(folder.path, kept, folder.left_out)
-
-
 def _candidates(folder: Path) -> Iterator[Path]:
     for path in sorted((*folder.glob("*"), *folder.glob("*/*"))):
         if is_saved_report(path) and path.is_file() and not path.name.endswith(_SIDECAR):
@@ -433,19 +414,15 @@ def _notes(history: History) -> Iterator[str]:
 # Baselines: a folder of saved reports under a name, a capture a file, small enough to be committed
 
 DEFAULT_FOLDER: Final = Path(".traceview") / "baselines"
-"""Where baselines are unless another folder is named: below the working directory, as other tools keep theirs."""
+"""Where a baseline is that has a name and no path: below the working directory, as other tools keep theirs."""
 
 FILES: Final = tuple(f"{number}.json.gz" for number in range(1, 100))
 """The files of a baseline, in the order of its captures."""
-_NAME: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", re.ASCII)
 
 
-def checked_name(name: str) -> str:
-    """The name; raises `UsageError` for one that could name a folder elsewhere, or none at all."""
-    if _NAME.fullmatch(name):
-        return name
-    hint = "letters, digits, and . _ + - after the first: main, v1.2, 4-gpus"
-    raise UsageError(f"{name!r} cannot name a baseline", hint=hint)
+def baseline_place(text: str) -> Location:
+    """The folder of the baseline of this name; a text with a slash is a path."""
+    return location_of(text) if "/" in text or not text else DEFAULT_FOLDER / text
 
 
 def file_content(report: Report) -> bytes:
@@ -460,18 +437,20 @@ def file_content(report: Report) -> bytes:
     return gzip.compress(encoded(small), mtime=0)
 
 
-def baseline_called(folder: Path, name: str) -> tuple[Report, ...]:
-    """The captures of the baseline of this name.
+def baseline_at(text: str) -> tuple[Report, ...]:
+    """The captures of the baseline of this name or at this path, or the report that the path leads to.
 
     Raises `TraceNotFoundError` if there is none, with the names that are near, and `TraceFormatError` if a file of it is
     damaged.
     """
-    own = folder / checked_name(name)
-    paths = [own / file for file in FILES if (own / file).is_file()]
+    place = baseline_place(text)
+    paths = [path for file in FILES if (path := place / file).is_file()]
     if paths:
         return tuple(map(load_report, paths))
-    known = sorted(path.parent.name for path in folder.glob(f"*/{FILES[0]}"))
-    hint = "traceview gate LOGDIR --save NAME makes one"
+    if "/" in text:
+        return (report_at(place),)
+    known = sorted(path.parent.name for path in DEFAULT_FOLDER.glob(f"*/{FILES[0]}"))
+    hint = "traceview gate LOGDIR --save NAME makes one; a path has a slash: ./NAME"
     if known:
-        hint = did_you_mean(name, known, f"there is {enumerated(known, 8)}")
-    raise TraceNotFoundError(f"no baseline is called {name} in {folder}", hint=hint)
+        hint = did_you_mean(text, known, f"there is {enumerated(known, 8)}")
+    raise TraceNotFoundError(f"no baseline is called {text} in {DEFAULT_FOLDER}", hint=hint)

@@ -1,85 +1,52 @@
-"""Compares runs on different numbers of devices: speed-up, efficiency, and which states grow."""
+"""Compares runs on different numbers of devices: speed-up and efficiency."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from math import floor
-from typing import Final, Literal
+from typing import Final
+
+from msgspec import Struct
 
 from traceview.base.errors import ComparisonError
-from traceview.base.record import (
-    Count,
-    Picoseconds,
-    Ratio,
-    Record,
-    RunName,
-    VersionText,
-)
-from traceview.base.version import VERSION
 from traceview.comparison.build import BLOCKING, conditions_of, different_work, facts_among
 from traceview.comparison.sides import Side, batch_size_of, step_time_ps
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
-from traceview.document.vocabulary import STATES, look_of
 from traceview.report.model import Report
 
-SCALING_SCHEMA_VERSION: Final = 1
 _OTHER_WORK: Final = {*BLOCKING, "precision", "parameters"} - {"batch", "devices", "hosts"}
-_SHOWN_STATES: Final = 3
-_LEAST_GROWTH: Final = 0.01
-"""Of the step: what a state has to grow by for a column."""
 
 
-class Efficiency(Record, frozen=True):
+class Efficiency(Struct, frozen=True):
     """The runs on one number of devices; of several runs the means.
 
-    Attributes:
-        device_count: Devices that computed.
-        runs: Names of the runs.
-        step_ps: Mean of the used steps, picoseconds.
-        batch_size: Examples of one step; null where not known, and where the runs differ.
-        examples_per_second: Examples of all devices; null as batch_size is.
-        speedup: Examples per second over those of the fewest devices; without batch sizes as if each device had as many
-            examples there.
-        efficiency_ratio: The speed-up over the ratio of device counts.
-        states_ps: The mean step by state, mean over the devices, picoseconds; empty in runs without a ledger.
+    `batch_size`, `examples_per_second`: None where not known, and where batches differ. `speedup`: examples per second over
+    those of the fewest devices; without batch sizes as if each device had as many examples there. `efficiency_ratio`: the
+    speed-up over the ratio of device counts.
     """
 
-    device_count: Count
-    runs: tuple[RunName, ...]
-    step_ps: Picoseconds
-    batch_size: Count | None
-    examples_per_second: Ratio | None
-    speedup: Ratio
-    efficiency_ratio: Ratio
-    states_ps: dict[str, Count]
-
-    def share(self, state: str) -> float:
-        """The share of the step in a state."""
-        return self.states_ps.get(state, 0) / self.step_ps
+    device_count: int
+    runs: tuple[str, ...]
+    step_ps: int
+    batch_size: int | None
+    examples_per_second: float | None
+    speedup: float
+    efficiency_ratio: float
 
 
-class ScaledRuns(Record, frozen=True):
-    """Runs of one program on different numbers of devices.
+class ScaledRuns(Struct, frozen=True):
+    """Runs of one program, a row per number of devices, the fewest first.
 
-    Attributes:
-        schema_version: Version of this schema.
-        traceview_version: Version of traceview that made it.
-        rows: One row per number of devices, the fewest first.
-        basis: examples: speed-ups are ratios of examples per second; steps: batch sizes are not known, and speed-ups are
-            as if each device had as many examples everywhere.
-        left_out: Names of the runs without device or step times.
-        differing: What else the runs differ in, that makes their steps other work.
+    `has_examples`: speed-ups are ratios of examples per second. `left_out`: names of runs without device or step times.
+    `differing`: what else the runs differ in, that makes their steps other work.
     """
 
-    schema_version: Literal[1]
-    traceview_version: VersionText
     rows: tuple[Efficiency, ...]
-    basis: Literal["examples", "steps"]
-    left_out: tuple[RunName, ...] = ()
-    differing: tuple[str, ...] = ()
+    has_examples: bool
+    left_out: tuple[str, ...]
+    differing: tuple[str, ...]
 
 
 def scaled_runs(reports: Sequence[Report], *, force: bool = False) -> ScaledRuns:
@@ -108,10 +75,8 @@ def scaled_runs(reports: Sequence[Report], *, force: bool = False) -> ScaledRuns
             )
     has_examples = all(batch_size_of(group.reports) is not None for group in groups)
     return ScaledRuns(
-        schema_version=SCALING_SCHEMA_VERSION,
-        traceview_version=VERSION,
         rows=tuple(_row(group, groups[0], has_examples=has_examples) for group in groups),
-        basis="examples" if has_examples else "steps",
+        has_examples=has_examples,
         left_out=tuple(left_out),
         differing=tuple(
             f"{name}: {numbers.listed(values)}"
@@ -143,31 +108,17 @@ def _row(group: Side, fewest: Side, *, has_examples: bool) -> Efficiency:
         examples_per_second=None if size is None else size * 10**12 / step_ps,
         speedup=speedup,
         efficiency_ratio=speedup / factor,
-        states_ps={key: ps for key, ps in group.states.items() if ps},
     )
 
 
-def growing(scaled: ScaledRuns) -> list[str]:
-    """The states that take a larger share of the step on the most devices than on the fewest, the most first."""
-    fewest, most = scaled.rows[0], scaled.rows[-1]
-    growth = {key: most.share(key) - fewest.share(key) for key in most.states_ps}
-    states = [key for key, ratio in growth.items() if fewest.states_ps and ratio >= _LEAST_GROWTH]
-    return sorted(states, key=lambda key: -growth[key])
-
-
 def scaling_section(scaled: ScaledRuns) -> doc.Section:
-    """A row for each number of devices, with the states whose share grows most."""
-    states = growing(scaled)[:_SHOWN_STATES]
+    """A row for each number of devices."""
     columns = (
         Shown("devices", "device_count", kind="ordinal"),
         Shown("step", "step_ps"),
         Shown("examples/s", "examples_per_second", 1, "number"),
         Shown("speed-up", "speedup", 2, "number"),
         Shown("efficiency", "efficiency_ratio"),
-        *(
-            Shown(look_of(STATES, key).words, partial(Efficiency.share, state=key), kind="share")
-            for key in states
-        ),
         Shown("batch", "batch_size", 3, "count"),
         Shown("runs", lambda row: numbers.listed(row.runs, 2), 4, "name"),
     )
@@ -176,18 +127,14 @@ def scaling_section(scaled: ScaledRuns) -> doc.Section:
     notes = (
         f"The runs differ in more: {'; '.join(scaled.differing)}." if scaled.differing else None,
         "The batch size is not known of every run: efficiency is by step time, as if each device had as many examples."
-        if scaled.basis == "steps"
+        if not scaled.has_examples
         else None,
         f"Without step times: {left_out}." if left_out else None,
     )
     return doc.Section(
         "scaling",
         "Scaling",
-        (
-            *table("Runs by number of devices", scaled.rows, columns),
-            *doc.notes(*notes),
-            *doc.remarks("Shares are of the mean step, over all devices." if states else None),
-        ),
+        (*table("Runs by number of devices", scaled.rows, columns), *doc.notes(*notes)),
         lead=f"{most.device_count} devices are {most.speedup:.3g} times as fast as {fewest.device_count}.",
         is_folded=False,
     )

@@ -40,7 +40,7 @@ from traceview.comparison.noise import (
     step_levels,
 )
 from traceview.ledger.states import KEYS
-from traceview.report.model import Report, traces_of, why_absent
+from traceview.report.model import Report, devices_of, traces_of, why_absent
 
 SIDES: Final = ("before", "after")
 
@@ -143,6 +143,11 @@ def batch_size_of(group: Sequence[Report]) -> int | None:
     balances = [report.results.balance for report in group]
     sizes = {balance.throughput.batch_size if balance else None for balance in balances}
     return sizes.pop() if len(sizes) == 1 else None
+
+
+def setup_of(report: Report) -> tuple[str, int | None]:
+    """The devices and the batch size: only step times of one set-up compare."""
+    return devices_of(report), batch_size_of([report])
 
 
 class Side(Struct, frozen=True, eq=False):

@@ -145,52 +145,27 @@ def message(*fields: tuple[int, int | str | bytes]) -> bytes:
     )
 
 
-# Fields
+# Fields by message, and values of some
 
 _PACKET: Final = 1
 # TracePacket
-_TIMESTAMP: Final = 8
-_SEQUENCE_ID: Final = 10
-_TRACK_EVENT: Final = 11
-_INTERNED_DATA: Final = 12
-_SEQUENCE_FLAGS: Final = 13
-_TRACK_DESCRIPTOR: Final = 60
+_TIMESTAMP, _SEQUENCE_ID, _TRACK_EVENT = 8, 10, 11
+_INTERNED_DATA, _SEQUENCE_FLAGS, _TRACK_DESCRIPTOR = 12, 13, 60
 # TrackEvent
-_CATEGORY_IIDS: Final = 3
-_DEBUG_ANNOTATIONS: Final = 4
-_TYPE: Final = 9
-_NAME_IID: Final = 10
-_TRACK_UUID: Final = 11
-_FLOW_IDS: Final = 47
+_CATEGORY_IIDS, _DEBUG_ANNOTATIONS, _TYPE = 3, 4, 9
+_NAME_IID, _TRACK_UUID, _FLOW_IDS = 10, 11, 47
 # DebugAnnotation
-_ANNOTATION_NAME_IID: Final = 1
-_INT_VALUE: Final = 4
-_STRING_VALUE_IID: Final = 17
+_ANNOTATION_NAME_IID, _INT_VALUE, _STRING_VALUE_IID = 1, 4, 17
 # InternedData, and its entries
-_EVENT_CATEGORIES: Final = 1
-_EVENT_NAMES: Final = 2
-_ANNOTATION_NAMES: Final = 3
-_ANNOTATION_STRINGS: Final = 29
-_IID: Final = 1
-_INTERNED: Final = 2
-# TrackDescriptor, ProcessDescriptor, ThreadDescriptor
-_UUID: Final = 1
-_TRACK_NAME: Final = 2
-_PROCESS: Final = 3
-_THREAD: Final = 4
-_PARENT_UUID: Final = 5
-_CHILD_ORDERING: Final = 11
-_SIBLING_ORDER_RANK: Final = 12
-_PID: Final = 1
-_TID: Final = 2
-_SORT_INDEX: Final = 3
-_THREAD_NAME: Final = 5
-_PROCESS_NAME: Final = 6
+_EVENT_CATEGORIES, _EVENT_NAMES, _ANNOTATION_NAMES, _ANNOTATION_STRINGS = 1, 2, 3, 29
+_IID, _INTERNED = 1, 2
+# TrackDescriptor; ProcessDescriptor and ThreadDescriptor
+_UUID, _TRACK_NAME, _PROCESS, _THREAD = 1, 2, 3, 4
+_PARENT_UUID, _CHILD_ORDERING, _SIBLING_ORDER_RANK = 5, 11, 12
+_PID, _TID, _SORT_INDEX, _THREAD_NAME, _PROCESS_NAME = 1, 2, 3, 5, 6
 
-_SLICE_BEGIN: Final = 1
-_SLICE_END: Final = 2
-_STATE_CLEARED: Final = 1
-_NEEDS_STATE: Final = 2
+_SLICE_BEGIN, _SLICE_END = 1, 2
+_STATE_CLEARED, _NEEDS_STATE = 1, 2
 _EXPLICIT: Final = 3
 
 _SEQUENCE: Final = number(_SEQUENCE_ID, 1)

@@ -11,7 +11,7 @@ same holds behind each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from io import BytesIO
@@ -57,7 +57,7 @@ def host_rows(trace: Trace, selection: Selection, host: int) -> Int64Array:
 class TableKind(Struct, frozen=True):
     """A table of `traceview show`.
 
-    `summary`: what its rows are. `topic`: the module of its topic, imported when it is asked for; "" where it is of all topics. `states`: what `--state` takes, by key its display name; empty where it has no meaning;
+    `summary`: what its rows are. `topic`: the module of its topic, imported when it is asked for; "" where it is of all topics. `states`: what `--state` takes, without any it has no meaning;
     `state`: the column that holds them, "" where the rows are made for the states. `length`: the column that `--min` bounds,
     or "". `sort`: the column that rows are sorted by. `within`: each value of this column has its own order and its own
     `--top` rows. `things`: columns that together name what `--top` counts and the order is of, where it has several rows;
@@ -67,7 +67,7 @@ class TableKind(Struct, frozen=True):
 
     summary: str
     topic: str = ""
-    states: Mapping[str, str] = {}
+    states: tuple[str, ...] = ()
     state: str = ""
     length: str = ""
     sort: str = ""
@@ -76,10 +76,6 @@ class TableKind(Struct, frozen=True):
     top: int | None = None
     has_devices: bool = True
     sums: tuple[str, ...] = ()
-
-
-def _words(looks: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict[str, str]:
-    return {key: looks[key].words for key in (looks if keys is None else keys)}
 
 
 _OF_DEVICES: Final = (
@@ -92,7 +88,7 @@ TABLES: Final = {
     "gaps": TableKind(
         "when a device did nothing, and why",
         "gpu_time.idle",
-        states=_words(STATES, (state.key for state in IDLE_STATES)),
+        states=tuple(state.key for state in IDLE_STATES),
         length="duration_ps",
         top=20,
         sums=("duration_ps", *(f"{state.key}_ps" for state in IDLE_STATES)),
@@ -111,7 +107,7 @@ TABLES: Final = {
     "ops": TableKind(
         "every op and kernel",
         "workload.ops",
-        states=_words(CLASSES),
+        states=tuple(CLASSES),
         state="class",
         length="total_ps",
         sort="total_ps",
@@ -149,7 +145,7 @@ TABLES: Final = {
     "copies": TableKind(
         "what issues copies between host and GPUs",
         "exchange.transfers",
-        states=_words(CLASSES, ("h2d", "d2h", "d2d")),
+        states=("h2d", "d2h", "d2d"),
         state="direction",
         length="total_ps",
         within="device",
@@ -164,7 +160,7 @@ TABLES: Final = {
         sums=("duration_ps", "transfer_ps", "wait_ps", "bytes"),
     ),
     "balance": TableKind("how evenly the devices work", "exchange.balance"),
-    "findings": TableKind("what the report concludes", states=_words(STATES)),
+    "findings": TableKind("what the report concludes", states=tuple(STATES)),
 }
 """The tables of `traceview show`, in the order of its help. Rows on a terminal: the longest fit on one screen, with room for
 the rest of the answer."""

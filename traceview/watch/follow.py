@@ -27,19 +27,18 @@ from traceview.base.version import VERSION
 from traceview.comparison.noise import (
     ENOUGH_RUNS,
     TOO_NOISY,
-    Level,
-    RunSpread,
+    Difference,
     StepLevels,
     run_spread_of,
     step_change,
 )
-from traceview.comparison.sides import batch_size_of, capture_steps
+from traceview.comparison.sides import capture_steps, setup_of
 from traceview.comparison.verdict import below_words, ratio_words
 from traceview.document import numbers
 from traceview.document.sanitize import sanitize
 from traceview.ledger.states import State
 from traceview.report.build import analyze
-from traceview.report.model import Report, devices_of, started_ns
+from traceview.report.model import Report, started_ns
 from traceview.trace.reading.load import load_run
 from traceview.trace.reading.locate import RunFiles, find_runs, run_age
 
@@ -52,26 +51,32 @@ INCOMPLETE_AFTER_S: Final = 120.0
 _KEPT_RUNS: Final = 20
 
 
+class Past(Struct):
+    """What later runs are compared with. `setup`: the program, the devices and the batch size; `levels`: None without steps."""
+
+    setup: tuple[str, str, int | None]
+    levels: StepLevels | None
+
+
 class Memory(Struct, forbid_unknown_fields=True):
-    """The memory of a later call: the runs that were read or passed over, with the files that they had, and the levels of
-    the typical step of the last ones, oldest first, None without steps, with those of the mean one. `setups`: their programs,
-    devices and batch sizes.
+    """The memory of a later call: the runs that were read or passed over, with the files that they had, and what the last
+    ones were like, oldest first.
     """
 
     seen: dict[str, Files] = field(default_factory=dict)
-    last: dict[str, Level | None] = field(default_factory=dict)
-    means: dict[str, Level] = field(default_factory=dict)
-    setups: dict[str, str] = field(default_factory=dict)
+    last: dict[str, Past] = field(default_factory=dict)
 
 
 class News(Struct, frozen=True):
-    """A run that was read. `is_history`: it was there before the watch began.
+    """A run that was read. `is_history`: it was there before the watch began. `change`: of its step against those of
+    `before_count` runs, None where nothing shows the noise.
 
     `damage`: why a file beside the readable ones stays incomplete; empty if none does.
     """
 
     report: Report
-    change: StepChange | None
+    change: Difference | None
+    before_count: int
     is_history: bool
     damage: str = ""
 
@@ -84,12 +89,17 @@ class Unreadable(Struct, frozen=True):
 
 
 class Follower:
-    """The runs below `logdir`. `memory`: of an earlier watch, None without one. `most`: how many runs before are compared
-    with, and read at the beginning.
+    """A log directory, with its newest run and how many were read and could not be. `memory`: of an earlier watch, None
+    without one. `most`: how many runs before are compared with, and read at the beginning.
     """
 
-    def __init__(self, logdir: Location, memory: Memory | None, most: int) -> None:
+    def __init__(self, name: str, logdir: Location, memory: Memory | None, most: int) -> None:
+        self.name = name
         self.logdir = logdir
+        self.report: Report | None = None
+        self.change: Difference | None = None
+        self.run_count = 0
+        self.unreadable_count = 0
         self._most = most
         self._memory = memory or Memory()
         self._history: frozenset[str] | None = None if memory is None else frozenset()
@@ -102,10 +112,7 @@ class Follower:
     def memory(self) -> Memory:
         """The memory of a later watch; runs that are gone are forgotten."""
         seen = {run: files for run, files in self._memory.seen.items() if run in self._files}
-        last = dict([*self._memory.last.items()][-_KEPT_RUNS:])
-        setups = {run: setup for run, setup in self._memory.setups.items() if run in last}
-        means = {run: mean for run, mean in self._memory.means.items() if run in last}
-        return Memory(seen, last, means, setups)
+        return Memory(seen, dict([*self._memory.last.items()][-_KEPT_RUNS:]))
 
     def begin(self) -> None:
         """Look for the first time: the runs that are there now are history, of which only the newest are read."""
@@ -164,33 +171,27 @@ class Follower:
             return
         self._memory.seen[name] = files
         if trace is None:
+            self.unreadable_count += 1
             yield Unreadable(name, damage)
             return
-        report = analyze(trace, top=0)
-        used = capture_steps(report)
-        levels = used.levels if used else None
-        last, means, setups = self._memory.last, self._memory.means, self._memory.setups
+        self.report = report = analyze(trace, top=0)
+        self.run_count += 1
+        steps, last = capture_steps(report), self._memory.last
+        own = Past((_program(report), *setup_of(report)), steps.levels if steps else None)
         last.pop(name, None)
-        setups[name] = _setup_of(report)
         # Of other work the step time says nothing.
-        alike = [
-            StepLevels(means.get(run, typical), typical) if typical else None
-            for run, typical in last.items()
-            if setups.get(run) == setups[name]
-        ]
-        change = change_since(levels, alike[-self._most :], run_spread_of([report]))
-        last[name] = levels.typical if levels else None
-        if levels:
-            means[name] = levels.mean
-        yield News(report, change, is_history, damage)
+        alike = [run.levels for run in last.values() if run.setup == own.setup][-self._most :]
+        last[name] = own
+        change = step_change(alike, [own.levels], run_spread_of([report]))
+        self.change = None if change is None or change.low is None else change
+        yield News(report, self.change, len([*filter(None, alike)]), is_history, damage)
 
 
-def _setup_of(report: Report) -> str:
-    """The program, the devices and the batch size, which two runs share whose step times compare."""
+def _program(report: Report) -> str:
+    """The scripts that ran; empty where that was not recorded."""
     environment = report.results.environment
     scripts = {host.command.script[:1] for host in (environment.hosts if environment else ())}
-    program = " ".join(sorted(PurePath(name).name for script in scripts for name in script))
-    return f"{program}; {devices_of(report)}; {batch_size_of([report])}"
+    return " ".join(sorted(PurePath(name).name for script in scripts for name in script))
 
 
 def _sizes(run: RunFiles) -> Files:
@@ -219,7 +220,7 @@ def line_of(news: News) -> str:
         report.source.run,
         "" if used is None else f"mean step {numbers.time(round(used.mean_ps))}",
         "" if compute is None else f"{numbers.percent(compute)} computing",
-        news.change.text if news.change else "",
+        change_words(news.change, news.before_count) if news.change else "",
         report.verdict.headline,
     )
     return " · ".join(filter(None, facts))
@@ -229,54 +230,28 @@ LEAST_RATIO: Final = 0.02
 """Of the step: what differs by less is as before; a choice of ours."""
 
 
-class StepChange(Struct, frozen=True):
-    """The step time against that of `run_count` runs before: `ratio` more, of which `noise_ratio` says nothing.
-
-    `is_typical`: that of the typical step, for a few slow steps distort the mean.
-    """
-
-    ratio: float
-    noise_ratio: float
-    run_count: int
-    is_beyond_noise: bool
-    least_shown_ratio: float = 0.0
-    is_typical: bool = False
-
-    @property
-    def text(self) -> str:
-        """The change in words."""
-        before = "the run before" if self.run_count == 1 else f"the last {self.run_count} runs"
-        step = "typical step " if self.is_typical else ""
-        if self.is_beyond_noise:
-            words = ratio_words(self.ratio)
-            return f"{step}takes {words} {'than' if words.endswith('time') else 'as'} {before}"
-        if self.noise_ratio < TOO_NOISY:
-            return f"{step}as {before} (within {numbers.share(self.noise_ratio)})"
-        shown = below_words(self.least_shown_ratio)
-        if self.run_count < ENOUGH_RUNS:
-            return f"no verdict yet: {before} cannot prove a change{shown}"
-        return f"no verdict: {before} differ too much to prove a change{shown}"
+def noise_of(change: Difference) -> float:
+    """How large a change says nothing: less than this change where it is shown, and else no less."""
+    low, high = change.low or 0.0, change.high or 0.0
+    nearer = change.value - low if change.value > 0 else high - change.value
+    half = (high - low) / 2 if low <= 0 <= high else 0.0
+    return max(nearer, half, LEAST_RATIO)
 
 
-def change_since(
-    run: StepLevels | None, before: Sequence[StepLevels | None], spread: RunSpread
-) -> StepChange | None:
-    """How the step of a run differs from that of the runs `before`; None without both, or where nothing shows the noise."""
-    change = step_change(before, [run], spread)
-    if change is None or change.low is None or change.high is None:
-        return None
-    is_shown = change.direction in ("slower", "faster")
-    # To the end that is nearer to no change: it is less than the change where that is shown, and else no less.
-    noise = change.value - change.low if change.value > 0 else change.high - change.value
-    half = 0.0 if is_shown else (change.high - change.low) / 2
-    return StepChange(
-        change.value,
-        max(noise, half, LEAST_RATIO),
-        sum(level is not None for level in before),
-        is_shown and abs(change.value) > LEAST_RATIO,
-        change.least_shown or 0.0,
-        change.measure == "typical",
-    )
+def change_words(change: Difference, before_count: int) -> str:
+    """How the step differs from that of so many runs before."""
+    before = "the run before" if before_count == 1 else f"the last {before_count} runs"
+    step = "typical step " if change.measure == "typical" else ""
+    noise = noise_of(change)
+    if abs(change.value) > noise:
+        words = ratio_words(change.value)
+        return f"{step}takes {words} {'than' if words.endswith('time') else 'as'} {before}"
+    if noise < TOO_NOISY:
+        return f"{step}as {before} (within {numbers.share(noise)})"
+    shown = below_words(change.least_shown or 0.0)
+    if before_count < ENOUGH_RUNS:
+        return f"no verdict yet: {before} cannot prove a change{shown}"
+    return f"no verdict: {before} differ too much to prove a change{shown}"
 
 
 FIRST_LINE: Final = "# Written by traceview watch"
@@ -286,17 +261,6 @@ EXTRA: Final = "pip install 'traceview[otel]'"
 _NS_PER_S: Final = 10**9
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _PATIENCE_MS: Final = 10_000
-
-
-class Job(Struct):
-    """A log directory with its newest run. `run_count` and `unreadable_count`: runs since the watch began."""
-
-    name: str
-    logdir: str
-    report: Report | None = None
-    change: StepChange | None = None
-    run_count: int = 0
-    unreadable_count: int = 0
 
 
 _METRICS: Final = {
@@ -317,7 +281,7 @@ _METRICS: Final = {
 """By name, without `traceview_`, what a metric means."""
 
 
-def _samples(job: Job) -> Iterator[tuple[str, dict[str, str], float]]:
+def _samples(job: Follower) -> Iterator[tuple[str, dict[str, str], float]]:
     """The samples of a job that have a value: the metric, its labels with those of the job, and the value."""
     report, change = job.report, job.change
     if report is None:
@@ -327,8 +291,8 @@ def _samples(job: Job) -> Iterator[tuple[str, dict[str, str], float]]:
         ("run_info", {"run": report.source.run}, 1.0),
         ("run_start_time_seconds", {}, None if started is None else started / _NS_PER_S),
         ("step_time_seconds", {}, _step_s(report)),
-        ("step_time_change_ratio", {}, change.ratio if change else None),
-        ("step_time_noise_ratio", {}, change.noise_ratio if change else None),
+        ("step_time_change_ratio", {}, change.value if change else None),
+        ("step_time_noise_ratio", {}, noise_of(change) if change else None),
         ("verdict", {"status": report.verdict.status}, 1.0),
         ("compute_ratio", {}, report.verdict.compute_ratio),
         ("runs_total", {}, float(job.run_count)),
@@ -345,7 +309,7 @@ def _samples(job: Job) -> Iterator[tuple[str, dict[str, str], float]]:
         samples.append(("device_compute_ratio", {"device": row.device}, computing))
     for name, labels, value in samples:
         if value is not None:
-            yield name, {"job": job.name, "logdir": job.logdir, **labels}, value
+            yield name, {"job": job.name, "logdir": str(job.logdir), **labels}, value
 
 
 def worst_findings(report: Report) -> dict[str, Finding]:
@@ -365,7 +329,7 @@ def _cost_ratio(finding: Finding) -> float | None:
     return finding.loss.gpu_time_ratio if finding.loss else None
 
 
-def metrics_text(jobs: Sequence[Job]) -> str:
+def metrics_text(jobs: Sequence[Follower]) -> str:
     """The content of the file: each metric once, with the samples of all jobs; empty without any."""
     samples = [sample for job in jobs for sample in _samples(job)]
     lines = [FIRST_LINE]
@@ -412,7 +376,7 @@ class Telemetry:
             for name, meaning in _METRICS.items()
         }
 
-    def send(self, job: Job) -> bool:
+    def send(self, job: Follower) -> bool:
         """Send the newest run of a job; whether that worked."""
         for name, labels, value in _samples(job):
             self._gauges[name].set(value, labels)
@@ -443,7 +407,7 @@ class OnFinding(Struct, frozen=True):
     command: str
 
 
-def variables(job: Job, report: Report, finding: Finding) -> Mapping[str, str]:
+def variables(job: Follower, report: Report, finding: Finding) -> Mapping[str, str]:
     """The variables of a command: texts on one line, without control characters; empty where nothing is known."""
     change = job.change
     known = {
@@ -457,8 +421,8 @@ def variables(job: Job, report: Report, finding: Finding) -> Mapping[str, str]:
         "STATUS": report.verdict.status,
         "HEADLINE": report.verdict.headline,
         "STEP_SECONDS": _step_s(report),
-        "STEP_CHANGE_RATIO": change.ratio if change else None,
-        "STEP_NOISE_RATIO": change.noise_ratio if change else None,
+        "STEP_CHANGE_RATIO": change.value if change else None,
+        "STEP_NOISE_RATIO": noise_of(change) if change else None,
         "COMPUTE_RATIO": report.verdict.compute_ratio,
     }
     return {
@@ -467,7 +431,7 @@ def variables(job: Job, report: Report, finding: Finding) -> Mapping[str, str]:
     }
 
 
-def run_commands(commands: Sequence[OnFinding], job: Job, report: Report) -> Iterator[str]:
+def run_commands(commands: Sequence[OnFinding], job: Follower, report: Report) -> Iterator[str]:
     """Run those for the findings of a run, one after another; yields what went wrong."""
     findings = worst_findings(report)
     for command in commands:

@@ -136,7 +136,7 @@ def compare(
 
 _GATE_FORMATS: Final = ("terminal", "markdown", "json")
 
-_OF_SAVING: Final = ("subjects", "save", "folder", "run", "salvage", "redact", "force")
+_OF_SAVING: Final = ("subjects", "save", "run", "salvage", "redact", "force")
 """Options that --save takes."""
 
 History = Annotated[
@@ -163,15 +163,8 @@ def gate(
         str | None, option("NAME|PATH", "Compare with this; requires step_time:+5% by default.")
     ] = None,
     history: History = None,
-    save: Annotated[str | None, option("NAME", "Save the captures as a baseline instead.")] = None,
-    folder: Annotated[
-        Path | None,
-        option(
-            "DIR",
-            "Folder of baselines: .traceview/baselines by default.",
-            "--dir",
-            parser=folder_of,
-        ),
+    save: Annotated[
+        str | None, option("NAME|PATH", "Save the captures as a baseline instead.")
     ] = None,
     run: Run = None,
     format_: Annotated[str | None, format_option(*_GATE_FORMATS)] = None,
@@ -200,21 +193,21 @@ def gate(
     if save is not None:
         check_mode(context, "--save", _OF_SAVING)
         reports = reports_at(subjects, run, salvage=salvage)
-        _save(save, reports, folder, is_redacted=redact, force=force)
+        _save(save, reports, is_redacted=redact, force=force)
         return
     if redact:
         raise UsageError("--redact needs --save: a verdict names devices")
     from secrets import token_hex
 
-    from traceview.comparison.gate import asked_conditions, baseline_of, judged
+    from traceview.comparison.gate import asked_conditions, judged
     from traceview.comparison.gate_document import annotation_lines, gate_section
-    from traceview.comparison.history import earlier_levels
+    from traceview.comparison.history import baseline_at, earlier_levels
     from traceview.comparison.sides import Side
 
     target = Target.of(output, *subjects, force=force, width=width)
     format_ = format_of(format_, target.path, _GATE_FORMATS)
     conditions, asked_baseline = asked_conditions(require or (), budget, baseline)
-    before = baseline_of(asked_baseline, folder) if asked_baseline else None
+    before = Side.of(baseline_at(asked_baseline), asked_baseline) if asked_baseline else None
     reports = reports_at(subjects, run, salvage=salvage)
     result = judged(
         Side.of(reports, str(subjects[0])),
@@ -262,17 +255,17 @@ def _problems_beside(
             yield error
 
 
-def _save(
-    name: str, reports: list[Report], folder: Path | None, *, is_redacted: bool, force: bool
-) -> None:
-    from traceview.comparison.history import DEFAULT_FOLDER, FILES, checked_name, file_content
+def _save(name: str, reports: list[Report], *, is_redacted: bool, force: bool) -> None:
+    from traceview.comparison.history import FILES, baseline_place, file_content
     from traceview.comparison.sides import Side
     from traceview.document.numbers import size
 
     if is_redacted:
         reports = redacted_alike(reports)
     contents = [file_content(report) for report in Side.of(reports).reports]
-    place = (folder or DEFAULT_FOLDER) / checked_name(name)
+    place = baseline_place(name)
+    if not isinstance(place, Path):
+        raise UsageError(f"--save {name}: a baseline is a folder on this machine")
     files = {file: (content,) for file, content in zip(FILES, contents, strict=False)}
     with writing(place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -292,10 +285,6 @@ def history(
     folder: Annotated[
         Path, argument("DIR", "A folder of saved reports or baselines.", parser=folder_of)
     ],
-    keep: Annotated[
-        int | None,
-        option("N", "Delete the report files of all but the newest N runs of each series.", min=1),
-    ] = None,
     format_: Annotated[str | None, format_option(*_HISTORY_FORMATS)] = None,
     output: Output = None,
     force: Force = False,
@@ -313,13 +302,11 @@ def history(
         history_section,
         history_table,
         saved_reports,
-        with_newest,
     )
 
     target = Target.of(output, force=force, width=width)
     format_ = format_of(format_, target.path, _HISTORY_FORMATS)
-    reports = saved_reports(folder)
-    made = history_of(with_newest(reports, keep) if keep else reports)
+    made = history_of(saved_reports(folder))
     if format_ == "csv":
         from traceview.report.tables import csv_of
 

@@ -18,7 +18,7 @@ from traceview.cli.options import (
     place,
     reads_run,
 )
-from traceview.cli.output import Target, check_folder, say, write_folder
+from traceview.cli.output import ENDINGS, Target, check_folder, say, write_folder
 from traceview.cli.report_source import Source
 from traceview.report.tables import check_pyarrow, csv_of, parquet_of
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 _NAMES: Final = {"perfetto": "trace.pftrace", "parquet": "tables", "csv": "tables"}
 """Formats of a run, and the name of the file or folder."""
-_NO_TRACE: Final = (".csv", ".gz", ".json", ".parquet")
-"""Endings of what a trace is not."""
 
 
 @reads_run
@@ -77,7 +75,11 @@ def export(
 def _write_trace(
     context: typer.Context, logdir: Location, output: Location, *, force: bool
 ) -> Trace:
-    _check_ending(output)
+    if output.suffix.lower() in (*ENDINGS, ".gz"):
+        raise UsageError(
+            f"-o {output}: a trace has another format",
+            hint="-o trace.pftrace; --to csv or --to parquet, and -o DIR, for tables",
+        )
     target = Target.of(output, logdir, force=force)
     if target.is_terminal:
         raise UsageError("a terminal cannot show a trace", hint="write it to a file: -o FILE")
@@ -104,15 +106,6 @@ def _write_tables(
     with source.context() as made_from, stage("writing"):
         write_folder(folder, {f"{name}.{to}": _table(to, made_from, name) for name in TABLE_NAMES})
         return made_from.trace
-
-
-def _check_ending(output: Location) -> None:
-    """Raise `UsageError` for the name of a file that would hold something else."""
-    if output.suffix.lower() in _NO_TRACE:
-        raise UsageError(
-            f"-o {output}: a trace has another format",
-            hint="-o trace.pftrace; --to csv or --to parquet, and -o DIR, for tables",
-        )
 
 
 def _table(to: str, context: Context, name: str) -> Iterator[bytes]:

@@ -33,6 +33,7 @@ from traceview.cli.options import (
     reads_run,
 )
 from traceview.cli.output import (
+    ENDINGS,
     Target,
     check_folder,
     checked_place,
@@ -156,10 +157,8 @@ def report(
     if output is not None:
         checked_place(output)
     document = _chosen_document(format_, output)
-    if output is not None:
-        _check_apart(output.parent if document else output, logdir, is_folder=not document)
     if document is not None:
-        target = Target.of(output, logdir, force=force)
+        target = Target.of(output, source.logdir, force=force)
         made = make()
         with stage("writing"):
             target.write(DOCUMENTS[document](made).encode())
@@ -168,7 +167,7 @@ def report(
         raise UsageError(
             "no output is named", hint="-o DIR for all documents, --format for a single one"
         )
-    check_folder(output, FILES.values(), force=force)
+    check_folder(output, tuple(FILES.values()), logdir, source.logdir, force=force)
     made = make()
     with stage("writing"):
         files = {FILES[name]: (make(made).encode(),) for name, make in DOCUMENTS.items()}
@@ -176,33 +175,10 @@ def report(
     say(f"wrote {', '.join(files)} to {output}")
 
 
-def _check_apart(folder: Location, logdir: Location, *, is_folder: bool) -> None:
-    """Raise `UsageError` for the log directory, though a run or a trace in it is read, and for folders of recorded runs."""
-    place, read = folder.resolve(), logdir.resolve()
-    folders = (part for part in (read, *read.parents) if part.name == "plugins")
-    recorded = next((part for part in folders if (part / "profile").is_dir()), read / "plugins")
-    is_read = is_folder and place in (read, recorded.parent)
-    if is_read or recorded == place or recorded in place.parents:
-        raise UsageError(
-            f"{folder} is the log directory that the command reads",
-            hint="write to another folder, such as traceview-report",
-        )
-
-
 def _chosen_document(name: str | None, path: Location | None) -> str | None:
-    """The document of `--format`, else of the ending of `path`; None where neither names one."""
-    suffix = "" if path is None or path.is_dir() else path.suffix.lower()
-    by_suffix = {Path(file).suffix: document for document, file in FILES.items()}
-    if name is None and suffix in _OTHER_ENDINGS:
-        raise UsageError(
-            f"{path}: no document has the ending {suffix}",
-            hint=f"known endings: {', '.join(by_suffix)}; a name without one is a folder",
-        )
-    return name or by_suffix.get(suffix)
-
-
-_OTHER_ENDINGS: Final = (".pdf", ".htm", ".txt", ".csv", ".zip", ".docx", ".markdown")
-"""Of files that a report is not written to; a name with any other dot in it is that of a folder."""
+    """The document of `--format`, else of the ending of `path`; None for a folder, which may have a dot in its name."""
+    is_file = path is not None and path.suffix.lower() in ENDINGS and not path.is_dir()
+    return format_of(name, path, tuple(DOCUMENTS)) if name or is_file else None
 
 
 # In a browser

@@ -168,10 +168,7 @@ def _states(table: str, given: list[str] | None) -> tuple[str, ...]:
     kind = TABLES.get(table)
     if kind is None or not given:
         return ()
-    read = word_of(
-        "--state", kind.states, {words.lower(): key for key, words in kind.states.items()}
-    )
-    return tuple(map(read, listed(given)))
+    return tuple(map(word_of("--state", kind.states), listed(given)))
 
 
 def _warn(trace: Trace) -> None:

@@ -22,7 +22,7 @@ from traceview.document.sanitize import sanitize
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
-    from traceview.watch.follow import Follower, Job, Memory, News, OnFinding, Telemetry, Unreadable
+    from traceview.watch.follow import Follower, Memory, News, OnFinding, Telemetry, Unreadable
 
 PAIRS: Final = ("on_finding",)
 """Options of two values."""
@@ -78,7 +78,7 @@ def watch(
     """
     from traceview.base.units import parse_duration
     from traceview.cli.output import terminable
-    from traceview.watch.follow import Follower, Job, Telemetry
+    from traceview.watch.follow import Follower, Telemetry
 
     interval_s = parse_duration("--every", every) / 1000
     commands = _commands(cast("Sequence[Sequence[str]] | None", on_finding))
@@ -86,8 +86,7 @@ def watch(
         _check_own(prometheus)
     known = {} if state is None else _read_state(state)
     jobs = [
-        (Job(name, str(logdir)), Follower(logdir, known.get(str(logdir)), last))
-        for name, logdir in _named(logdirs)
+        Follower(name, logdir, known.get(str(logdir)), last) for name, logdir in _named(logdirs)
     ]
     telemetry = Telemetry() if otel else None
     watching = _Watch(jobs, commands, prometheus, state, known, telemetry, is_once=once)
@@ -124,7 +123,7 @@ def _named(texts: Sequence[str]) -> list[tuple[str, Location]]:
 class _Watch(Struct):
     """The jobs, and where their news go. `others`: the state of log directories that this call does not watch."""
 
-    jobs: list[tuple[Job, Follower]]
+    jobs: list[Follower]
     commands: tuple[OnFinding, ...]
     prometheus: Location | None
     state: Location | None
@@ -139,17 +138,17 @@ class _Watch(Struct):
         """Look for the first time. A place that does not answer ends the command; of one look only at its end."""
         from traceview.trace.reading.locate import find_runs
 
-        for job, follower in self.jobs:
+        for job in self.jobs:
             try:
-                follower.begin()
-                if self.is_once and not follower.has_runs:
-                    find_runs(follower.logdir)  # raises, and says why there is none
+                job.begin()
+                if self.is_once and not job.has_runs:
+                    find_runs(job.logdir)  # raises, and says why there is none
             except TraceviewError as error:
                 if not self.is_once:
                     raise
-                self.missed[job.logdir] = error
+                self.missed[str(job.logdir)] = error
                 continue
-            if not follower.has_runs:
+            if not job.has_runs:
                 say(f"no run below {job.logdir} yet; waiting")
 
     def end(self) -> None:
@@ -162,17 +161,17 @@ class _Watch(Struct):
 
     def look(self) -> None:
         """Report what has come."""
-        for job, follower in self.jobs:
-            if self.is_once and job.logdir in self.missed:
+        for job in self.jobs:
+            if self.is_once and str(job.logdir) in self.missed:
                 continue
             try:
-                for news in follower.look():
+                for news in job.look():
                     self.report(job, news)
                     self.write_files()
-                self.missed.pop(job.logdir, None)
+                self.missed.pop(str(job.logdir), None)
             except StoreError as error:
-                self.miss(job.logdir, error)
-            for run in follower.incomplete if self.is_once else ():
+                self.miss(str(job.logdir), error)
+            for run in job.incomplete if self.is_once else ():
                 say(f"{self.prefix(job)}{run} is not complete yet")
         self.write_files()
 
@@ -183,23 +182,20 @@ class _Watch(Struct):
         if not self.is_once and (before is None or before.message != error.message):
             say(f"{error.message}; trying again")
 
-    def prefix(self, job: Job) -> str:
+    def prefix(self, job: Follower) -> str:
         """The beginning of a line about a job: its name, where there are several."""
         return f"{job.name}: " if len(self.jobs) > 1 else ""
 
-    def report(self, job: Job, news: News | Unreadable) -> None:
+    def report(self, job: Follower, news: News | Unreadable) -> None:
         """Print the line of a run, then run commands and send metrics."""
         from traceview.analysis.rules.sentences import RunCommands
         from traceview.watch.follow import Unreadable, line_of, run_commands
 
         if isinstance(news, Unreadable):
-            job.unreadable_count += 1
-            command = RunCommands(job.logdir, news.run, is_only=False).command("analyze")
+            command = RunCommands(str(job.logdir), news.run, is_only=False).command("analyze")
             why = f"{news.run} stays unreadable: {_QUIET}; {news.reason}"
             say(f"{self.prefix(job)}{why}. What is readable of it: {command} --salvage")
             return
-        job.report, job.change = news.report, news.change
-        job.run_count += 1
         line = sanitize(f"{self.prefix(job)}{line_of(news)}")
         # No line begins with what CI takes for a command.
         Target(None).write(f"{' ' if line.startswith('::') else ''}{line}\n")
@@ -223,14 +219,12 @@ class _Watch(Struct):
         from traceview.watch.follow import metrics_text
 
         if self.prometheus is not None:
-            text = metrics_text([job for job, _ in self.jobs])
+            text = metrics_text(self.jobs)
             self._write(self.prometheus, text.encode())
         if self.state is not None:
             # One that is away for a call is known to the next.
             own = {
-                job.logdir: follower.memory
-                for job, follower in self.jobs
-                if follower.has_runs or not self.is_once
+                str(job.logdir): job.memory for job in self.jobs if job.has_runs or not self.is_once
             }
             # Names of runs need not be UTF-8; here every character beyond ASCII is escaped.
             content = json.dumps(to_builtins({**self.others, **own}))
