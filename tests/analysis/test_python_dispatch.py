@@ -25,6 +25,7 @@ HASH: Line = ("<string>", "__hash__", 3, False)
 JAX: Line = ("jax/_src/pjit.py", "_infer_params", 700, False)
 QUEUE: Line = ("queue.py", "get", 171, False)
 NUMPY: Line = ("numpy/_core/fromnumeric.py", "sort", 1092, False)
+HASHES: tuple[Line, ...] = (("<string>", "__hash__", 3, False),)
 ROWS: Line = ("h5py/_hl/dataset.py", "__getitem__", 820, False)
 JSON: Line = ("json/encoder.py", "iterencode", 258, False)
 CHANCE: Line = ("random.py", "sample", 477, False)
@@ -473,6 +474,9 @@ ONCE = "Do it once before the loop, or only every 100th step"
         ((("zipfile.py", "_write_end_record", 70, False), WORK), ONCE),
         ((("pyarrow/array.pxi", "to_numpy", 80, False), WORK), ONCE),
         ((JSON, WORK), "Do it every 100th step only"),
+        ((*HASHES, ("flax/nnx/extract.py", "to_tree", 353, False), WORK), "Hand modules over once"),
+        ((("flax/nnx/graphlib.py", "cache_args_wrapper", 9, False), WORK), ONCE),
+        ((*HASHES, ("equinox/_jit.py", "_call", 271, False), WORK), "Take the model apart once"),
     ],
 )
 def test_what_a_library_does_decides_what_helps(

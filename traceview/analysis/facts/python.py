@@ -94,7 +94,7 @@ _AWAITED_IN: Final = {
 """What the line of a library holds in which a thread waits for each of these: its module, or its function."""
 
 
-WORKS_ON: Final = {
+_WORKS_INSIDE: Final = {
     "reading_files": lazy_pattern(
         r"(?:(?:h5py|zarr|tables|netCDF4|pandas/io/parsers)/|pyarrow/(?:parquet|feather)|numpy/lib/(?:_npyio|_?format)"
         r"|(?:zipfile|gzip|bz2|lzma|tarfile)[./]).* in (?!\w*(?:write|save|dump|set|create|add|flush|close|copy))",
@@ -111,13 +111,19 @@ WORKS_ON: Final = {
 }
 """The line of a library that runs Python: of what reads files, or writes down what others read later, by its module or function."""
 
-_CONVERTED: Final = lazy_pattern(r"tensorflow/python/autograph/impl/api\.py")
-"""Where code that AutoGraph has converted makes its calls (TensorFlow 2.21)."""
+_CALLS: Final = {
+    "autograph": lazy_pattern(r"tensorflow/python/autograph/impl/api\.py"),
+    "modules": lazy_pattern(r"flax/nnx/(?!.* in cache_args_wrapper\Z)", re.DOTALL),
+    "filtered": lazy_pattern(r"equinox/_jit\.py"),
+}
+"""What the user's line calls: what makes the calls of converted code (TensorFlow 2.21), or takes modules apart (Flax 0.12, Equinox 0.13)."""
 CONVERTED: Final = (
     "Define what `tf.py_function` or `tf.numpy_function` calls outside of the function that calls it: there AutoGraph converts it.",
     "Each call in it then goes through AutoGraph: a step took 25 ms instead of 10, or 24 instead of 14 (TensorFlow 2.21).",
 )
 """What helps Python that AutoGraph slows down."""
+WORKS_ON: Final = (*_CALLS, *_WORKS_INSIDE)
+"""What is known of what a line calls."""
 
 _FRAMEWORKS: Final = ("jax", "keras/", "tensorflow/", "tf_keras/")
 
@@ -164,13 +170,11 @@ class PythonShare(Record, frozen=True):
     @property
     def works_on(self) -> str:
         """What the library works on that runs there, a key of `WORKS_ON`; "" where that is not known."""
-        inner = self.inner or ""
-        return next((key for key, pattern in WORKS_ON.items() if pattern.match(inner)), "")
-
-    @property
-    def is_converted(self) -> bool:
-        """Whether AutoGraph makes the calls that take the time."""
-        return self.state == "runs" and _CONVERTED.match(self.called or "") is not None
+        for patterns, line in ((_CALLS, self.called), (_WORKS_INSIDE, self.inner)):
+            for key, pattern in patterns.items():
+                if self.state == "runs" and pattern.match(line or ""):
+                    return key
+        return ""
 
     @property
     def argument(self) -> Line:

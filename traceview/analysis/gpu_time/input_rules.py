@@ -67,7 +67,7 @@ _SAME_CALLS: Final = log(2)
 
 _PREFETCH: Final = "prefetch"
 _LOCK: Final = "lock"
-_CONVERTED: Final = "converted"
+_AUTOGRAPH: Final = "autograph"
 _CORES: Final = "cores"
 _GENERATOR: Final = "generator"
 _READS: Final = "reading_files"
@@ -283,7 +283,7 @@ _ACTIONS: Final[dict[str, Advised]] = {
         "Replace Python of the pipeline, a generator or `tf.py_function`, by ops of TensorFlow.",
         "Work that has to stay in Python needs processes of its own: they do not share the GIL with the step.",
     ),
-    _CONVERTED: CONVERTED,
+    _AUTOGRAPH: CONVERTED,
     _MADE: (
         "Loop over tensors in the step, with `tf.random.shuffle`, `tf.reshape` and `tf.gather`, or make the data set before the loop.",
         "A data set takes milliseconds to make: TensorFlow rewrites its graph and starts threads for it.",
@@ -601,8 +601,8 @@ class _Sentences:
         supply = self._supply
         if is_debugged(self._context.trace, self._host):
             return DEBUGGED
-        if "line" in self.arguments and self._python and self._python.is_converted:
-            return _CONVERTED
+        if "line" in self.arguments and self._python and self._python.works_on == _AUTOGRAPH:
+            return _AUTOGRAPH
         if supply is None or supply.slowest is None:
             return ""
         if supply.iterator_count >= _FEWEST_ITERATORS:

@@ -101,6 +101,14 @@ _AWAITED_ACTIONS: Final[dict[str, Advised]] = {
         "Do it every 100th step only, or write down what is new and nothing twice.",
         "A thread would hold the GIL, which the step needs.",
     ),
+    "modules": (
+        "Hand modules over once, `step = nnx.cached_partial(train_step, model, optimizer)`, and then only batches: `step(batch)`.",
+        "`nnx.jit` takes modules apart and puts them together in each call: with 16 blocks a step took 13 ms instead of 5.4 (Flax 0.12).",
+    ),
+    "filtered": (
+        "Take the model apart once, `params, static = eqx.partition(model, eqx.is_inexact_array)`, and give `jax.jit` the parameters.",
+        "`eqx.filter_jit` does so in each call: with 16 blocks a step took 11.7 ms instead of 6.6 (Equinox 0.13).",
+    ),
     "deep_copies": (
         "Hand on the arrays themselves, or copy them every 100th step only: `copy.deepcopy` and `dataclasses.asdict` copy every one.",
         "`copy.copy` and `vars` copy none. Without `asdict` of a batch of 50 MB a step took 14 instead of 23 ms (JAX, two cores).",

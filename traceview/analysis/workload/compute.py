@@ -548,7 +548,7 @@ def _side_work(context: Context, kind: str, ops: _SomeOps) -> Finding | None:
         known = map(context.python_of_input.get, (host.name for host in trace.hosts))
         if python := next(filter(None, known), None):
             arguments["line"] = python.argument
-            action = "converted" if python.is_converted else kind
+            action = python.works_on if python.works_on in HOST_OP.actions else kind
     return HOST_OP.of_rows(
         context,
         ops.rows,

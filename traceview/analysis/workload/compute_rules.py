@@ -295,7 +295,7 @@ HOST_OP: Final = _rule(
             "Write the Python functions of the step in TensorFlow ops, or move them into `dataset.map(...).cache()`.",
             "The GIL lets replicas run them one by one. Call what needs more than the batch outside, every 100th step.",
         ),
-        "converted": CONVERTED,
+        "autograph": CONVERTED,
         "jax-python": (
             "Write it in `jax.numpy`, or, if it only reports, call it every 100th step on what the step returns.",
             "The program waits for each call of Python, which needs its lock.",
