@@ -705,7 +705,7 @@ def test_what_a_slice_drops_is_the_loss(length_ms: float, is_enough: bool, tmp_p
     """A quarter of it is kept."""
     ops = [("x:Conv2D", length_ms), ("y:MatMul", 20.0)]
     said = title_of(ran(tmp_path, ops, dropped_ops=["x"], kept_percent=25), "costly-ops")
-    whole = "GPU:0 spends 6.08 of 50.0 ms (12%) on results that a slice drops: Conv2D"
+    whole = "GPU:0 spends 6.08 of 50.0 ms (12%) on results that are dropped: Conv2D"
     assert said == (whole if is_enough else "")
 
 

@@ -95,6 +95,7 @@ def picked(pick):
 
 result["picked"] = picked(lambda scores: scores[::4])
 result["taken"] = picked(lambda scores: tf.gather(scores, [3]) + tf.cast(tf.raw_ops.Shape(input=scores)[0], tf.float32))
+result["diagonal"] = picked(lambda scores: tf.linalg.diag_part(scores)[None])
 result["picked twice"] = picked(lambda scores: scores[::4] + scores[1::4])
 result["half picked"] = picked(lambda scores: scores[::2])
 result["read whole"] = picked(lambda scores: scores[::4] + tf.reduce_mean(scores))
@@ -552,7 +553,7 @@ def test_pairs_that_are_combined_number_by_number(described: dict[str, Any]) -> 
         assert described[other]["pair_ops"] == [], other
 
 
-@pytest.mark.parametrize(("kind", "percent"), [("picked", 25), ("taken", 9)])
+@pytest.mark.parametrize(("kind", "percent"), [("picked", 25), ("taken", 9), ("diagonal", 13)])
 def test_products_of_which_a_slice_drops_most(
     kind: str, percent: int, described: dict[str, Any]
 ) -> None:

@@ -1,4 +1,4 @@
-"""Finds products of matrices and convolutions of which a slice drops most."""
+"""Finds products of matrices and convolutions of which a slice, or a diagonal, drops most."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ _PASSES: Final = frozenset((
     "Sqrt", "Square", "SquaredDifference", "Squeeze", "Sub", "Tanh", "Transpose",
 ))  # fmt: skip
 """What gives each number for one that it is given."""
-_PICKS: Final = frozenset(("Gather", "GatherV2", "Slice", "StridedSlice"))
+_DIAGONALS: Final = frozenset(
+    ("DiagPart", "MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")
+)
+_PICKS: Final = frozenset(("Gather", "GatherV2", "Slice", "StridedSlice", *_DIAGONALS))
+_SPREADS: Final = frozenset(("MatrixDiag", "MatrixDiagV2", "MatrixDiagV3"))
+"""What makes the gradient of a diagonal: a matrix of zeros around it."""
 _ASKS: Final = frozenset(("Rank", "Shape", "ShapeN", "Size"))
 """What reads no numbers."""
 MOST_KEPT: Final = 1 / 3
@@ -23,7 +28,7 @@ MOST_KEPT: Final = 1 / 3
 
 
 def dropped(flow: Flow) -> tuple[set[Node], int]:
-    """The products of whose numbers slices keep no more than a third, with what is computed of each number before that and with their
+    """The products of whose numbers slices and diagonals keep no more than a third, with what is computed of each number before that and with their
     gradients; and the most that is kept of one, percent.
     """
     found, most = set[Node](), 0.0
@@ -39,14 +44,19 @@ def dropped(flow: Flow) -> tuple[set[Node], int]:
         for node, op in flow.ops.items()
         if op.type in FLOPS_OF and around(op.name.partition(GRADIENT_SCOPE)[2]) in names
     }
-    return found | gradients, ceil(100 * most)
+    spread = {
+        node
+        for node, op in flow.ops.items()
+        if op.type in _SPREADS and not gradients.isdisjoint(flow.takers.get(node, ()))
+    }
+    return found | gradients | spread, ceil(100 * most)
 
 
 def _kept(flow: Flow, start: Node) -> tuple[float, set[Node]]:
-    """Which part of the numbers of a product anything but a slice, or what is behind one, reads; 1 where that is not known. Also what
-    computes all of them.
+    """Which part of the numbers of a product anything but what picks some, or what is behind that, reads; 1 where that is not known.
+    Also what computes all of them.
     """
-    kept, before, waiting = 0.0, set[Node](), [start]
+    parts, before, waiting = list[float](), set[Node](), [start]
     while waiting:
         node = waiting.pop()
         if node in before:
@@ -56,16 +66,19 @@ def _kept(flow: Flow, start: Node) -> tuple[float, set[Node]]:
         for user in users:
             type_ = flow.type_of(user)
             if type_ in _PICKS:
-                kept += _part(flow.ops[user])
+                parts.append(_part(flow.ops[user]))
             elif type_ in _PASSES:
                 waiting.append(user)
             elif type_ not in _ASKS:
                 return 1.0, before
-    return kept or 1.0, before
+    return sum(parts) if parts else 1.0, before
 
 
 def _part(op: Any) -> float:
-    """Which part of its input a slice gives, by the shapes; 1 where they do not tell."""
+    """Which part of its input what picks some gives, by the shapes; 1 where they do not tell, but of a diagonal 0."""
+    if op.type in _DIAGONALS:
+        rank = op.inputs[0].shape.rank
+        return 1 / (rank and op.inputs[0].shape[-1] or float("inf"))
     shapes = [tensor.shape for tensor in (op.inputs[0], op.outputs[0])]
     if any(shape.rank is None for shape in shapes):
         return 1.0

@@ -431,7 +431,7 @@ COSTLY_OPS: Final = _rule(
         "copying": "{who:spends/spend} {loss} on copies that XLA adds to loops[ in {line}]",
         "zeros": "{who:spends/spend} {loss} on multiplying with zeros[: {ops}][ in {line}]",
         "mask": "{who:spends/spend} {loss} on results that a mask drops[: {ops}][ in {line}]",
-        "dropped": "{who:spends/spend} {loss} on results that a slice drops[: {ops}][ in {line}]",
+        "dropped": "{who:spends/spend} {loss} on results that are dropped[: {ops}][ in {line}]",
         "order": "{who:spends/spend} {loss} on products that are small in another order[: {ops}][ in {line}]",
         "length": "{who:spends/spend} {loss} on Fourier transforms of an unfavourable length[: {ops}][ in {line}]",
         "again": "{who:spends/spend} {loss} on gradients of gradients[: {ops}][ in {line}]",
@@ -446,7 +446,7 @@ COSTLY_OPS: Final = _rule(
     },
     meaning="A large part of the step goes to these ops. Often others that do less will do.",
     notes={
-        "dropped": "A slice keeps a third of the results or less, and nothing else reads them. The loss is the rest, with its gradients.",
+        "dropped": "A slice or a diagonal keeps a third of the results or less, and nothing else reads them. The loss is the rest, with its gradients.",
         "mask": (
             "They compute what a mask, such as a `one_hot`, or an index then leaves a part of. The program says how large it is; the "
             "loss is the rest."
@@ -531,8 +531,8 @@ COSTLY_OPS: Final = _rule(
             "A list of the entries holds the same: their rows, their columns, and their values, if these are not all 1.",
         ),
         "dropped": (
-            "Pick first, then multiply: `head(states[:, -1])`, not `head(states)[:, -1]`; let a convolution take `strides`.",
-            "With `strides=4` instead of a slice of every fourth result a step took 29 instead of 37 ms (TensorFlow 2.21, two cores).",
+            "Pick first, then multiply: `head(states[:, -1])`, not `head(states)[:, -1]`; `tf.reduce_sum(a * b, -1)`, not a diagonal.",
+            "Let a convolution take `strides`: with `strides=4` instead of a slice of every fourth result a step took 29 instead of 37 ms (TensorFlow 2.21, two cores).",
         ),
         "mask": (
             "Pick first, then multiply: `states[places] @ weights`, not a mask over the results of all places.",
