@@ -220,6 +220,8 @@ class Rule(Struct, frozen=True, kw_only=True):
         lost, awaited_ps = ledger.loss(rows, named), 0
         if keeps_waiting:
             whole = ledger.loss(rows, named, keeps_waiting=True)
+            if self.states == (State.COMPUTE,):
+                whole = _on_shared_cores(ledger, rows, whole)
             more_ps = whole.mean_ps - lost.mean_ps
             if more_ps >= AWAITED_RATIO * whole.mean_ps:
                 awaited_ps = int(more_ps * saved_ratio)
@@ -339,6 +341,24 @@ def loss_of_host(lost_ps: int, whole_ps: int, step_count: int, state: State) -> 
         states=(state.key,),
         has_steps=step_count > 0,
     )
+
+
+def _on_shared_cores(ledger: Ledger, rows: BoolArray, whole: Loss) -> Loss:
+    """What ops cost with the waits for them, `whole`; of replicas that share cores no more than all of these ops take of the cores.
+
+    Such replicas run in turns, and while one waits for the op of another its own has run before, or runs next.
+    """
+    trace, of_host = ledger.trace, dict[int, list[int]]()
+    for device, ps in ledger.per_step(rows).items():
+        entry = trace.device_list[device]
+        of_host.setdefault(entry.host, []).append(ps or 0)
+        if entry.kind != "replica" or not trace.hosts[entry.host].usable_cores or ps is None:
+            return whole
+    most_ps = max(
+        max(max(of), sum(of) // (trace.hosts[host].usable_cores or 1))
+        for host, of in of_host.items()
+    )
+    return whole.times(min(most_ps / whole.mean_ps, 1.0)) if whole.mean_ps else whole
 
 
 def lost_argument(loss: FindingLoss) -> Lost:

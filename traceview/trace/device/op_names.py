@@ -155,7 +155,7 @@ def label_texts(recording: Recording) -> list[str]:
     for op, at in zip(columns.op[rows].tolist(), columns.instruction[rows].tolist(), strict=True):
         each = None if at == NONE else recording.instructions[at]
         if each is None or not each.scope:
-            texts.append(recording.names.text(op) or "")
+            texts.append(_as_made(recording.names.text(op) or ""))
         elif not each.op_type or TRANSFORMATION.search(each.scope):
             texts.append(each.scope)
         else:
@@ -196,7 +196,19 @@ def split_op(text: str) -> tuple[str, str | None]:
     return _without_replica(name), type_
 
 
+_STAGE: Final = lazy_pattern(
+    r"(?:^|(?<=/))ArithmeticOptimizer/(?:AddOpsRewrite_Leaf_\d+|HoistCommonFactor_(?:Add|Mul)|[A-Za-z]+)_"
+)
+"""What Grappler writes before the name of an op that it makes anew: `ArithmeticOptimizer/FoldTransposeIntoMatMul_MatMul_1` (TensorFlow 2.21)."""
+
+
+def _as_made(name: str) -> str:
+    """The name that an op had before Grappler made it anew."""
+    return _STAGE.sub("", name) if "ArithmeticOptimizer/" in name else name
+
+
 def _without_replica(name: str) -> str:
+    name = _as_made(name)
     if "replica_" in name:
         name = _REPLICA_PART.sub("", name)
     return _UPDATE_PART.sub("update", name) if "update_" in name else name
@@ -331,6 +343,7 @@ def _names_of_op(name: str) -> Iterator[str]:
 
 def own_name(name: str) -> str:
     """The name of an op in its graph, without the calls that lead to it."""
+    name = _as_made(name)
     call = _CALL.match(name)
     return name[call.end() :] if call else name
 
