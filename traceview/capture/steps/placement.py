@@ -258,7 +258,7 @@ def _described(strategy: Any) -> dict[str, Any]:
     found = (getattr(extended, name, None) for name in names)
     operations = next((each for each in found if each is not None), None)
     packs = getattr(operations, "_num_packs", getattr(operations, "num_packs", None))
-    options = getattr(operations, "_options", None)
+    options: Any = getattr(operations, "_options", None)
     options = options or (operations and getattr(extended, "_communication_options", None))
     return answers({
         "class": lambda: type(strategy).__name__,
@@ -268,7 +268,7 @@ def _described(strategy: Any) -> dict[str, Any]:
         "cross_device_ops": lambda: operations and type(operations).__name__,
         "packs": lambda: packs and int(packs),
         # 0: TensorFlow chooses.
-        "bytes_per_pack": lambda: getattr(options, "bytes_per_pack", None),
+        "bytes_per_pack": lambda: int(options.bytes_per_pack),
     })  # fmt: skip
 
 
