@@ -51,7 +51,6 @@ GROUPS: dict[str, Any] = {
     "xla": {"auto_jit": "off"},
     "variables": {"TF_GPU_THREAD_MODE": "gpu_private"},
     "devices": {"logical": ["/device:GPU:0"]},
-    "links": {"gpus": [{"pcie_generation_max": 4}]},
     "cores": {"usable_count": 16},
     "overhead": {"ratio": 0.25},
 }

@@ -96,7 +96,6 @@ class StrategySetup(Record, frozen=True):
             memory, and replicas that ran show that it is used; memory: the script has it, nothing shows its use.
         replicas: Replicas in sync, in all processes.
         devices: Devices of the replicas of this process, in the order of the replicas.
-        parameter_devices: Devices of mirrored variables.
         cross_device_ops: Class that reduces gradients.
         packs: Number of packs in which gradients are reduced.
         bytes_per_pack: Size of a pack in bytes; 0 leaves it to TensorFlow.
@@ -107,7 +106,6 @@ class StrategySetup(Record, frozen=True):
     found_by: Setting | None = None
     replicas: RecordedCount | None = None
     devices: tuple[DeviceKey, ...] | None = None
-    parameter_devices: tuple[DeviceKey, ...] | None = None
     cross_device_ops: Setting | None = None
     packs: RecordedCount | None = None
     bytes_per_pack: RecordedCount | None = None
@@ -149,14 +147,12 @@ class BatchSize(Record, frozen=True):
         per_replica: Examples of each replica.
         found_by: What showed it: arguments of the step, the dataset that it reads, or the Python generator that makes the
             batches.
-        missing: Name of each field that could not be read to the recorded reason.
         branches: What the stages of the dataset call.
     """
 
     global_: RecordedCount | None = None
     per_replica: RecordedCount | None = None
     found_by: Setting | None = None
-    missing: Mapping[Message, Message] = {}
     branches: tuple[PipelineFunctions, ...] = ()
 
 
@@ -220,43 +216,15 @@ class PhysicalDevice(Record, frozen=True):
 
 
 class DeviceSettings(Record, frozen=True):
-    """Devices of the machine, the ones visible to TensorFlow, and the logical devices it makes of them.
+    """Devices of the machine, and the logical devices that TensorFlow makes of them.
 
     Attributes:
         physical: Devices of the machine.
-        visible: Names of the devices that TensorFlow may use.
         logical: Names of the logical devices.
     """
 
     physical: tuple[PhysicalDevice, ...] | None = None
-    visible: tuple[DeviceKey, ...] | None = None
     logical: tuple[DeviceKey, ...] | None = None
-
-
-class GpuLink(Record, frozen=True):
-    """How one GPU of the machine is attached.
-
-    Attributes:
-        pcie_generation: PCIe generation during the capture; an idle GPU may lower it.
-        pcie_width: PCIe lanes in use during the capture.
-        pcie_generation_max: Highest PCIe generation.
-        pcie_width_max: Highest number of PCIe lanes.
-    """
-
-    pcie_generation: RecordedCount | None = None
-    pcie_width: RecordedCount | None = None
-    pcie_generation_max: RecordedCount | None = None
-    pcie_width_max: RecordedCount | None = None
-
-
-class GpuLinks(Record, frozen=True):
-    """All GPUs of the machine, visible to TensorFlow or not.
-
-    Attributes:
-        gpus: The GPUs.
-    """
-
-    gpus: tuple[GpuLink, ...] | None = None
 
 
 class ProcessorCores(Record, frozen=True):
@@ -348,7 +316,6 @@ class RecordedEnvironment(Record, frozen=True):
         variables: Values of a fixed list of environment variables, where set.
         devices: Devices as TensorFlow sees them.
         cores: Processor cores.
-        links: How the GPUs of the machine are connected.
         overhead: Cost of profiling.
     """
 
@@ -365,7 +332,6 @@ class RecordedEnvironment(Record, frozen=True):
     variables: dict[Setting, Setting] | None = None
     devices: DeviceSettings = DeviceSettings()
     cores: ProcessorCores = ProcessorCores()
-    links: GpuLinks = GpuLinks()
     overhead: ProfilerOverhead = ProfilerOverhead()
 
 

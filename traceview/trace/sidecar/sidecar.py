@@ -249,8 +249,8 @@ _DEVICE: Final = lazy_pattern(
 class FunctionPlacement(Struct, frozen=True):
     """One step function and the devices that its ops ask for.
 
-    `step`: the name under which its calls are counted as steps. `op_count`: its ops, those of inner functions among them;
-    `ops_per_device`: those that ask for a device. `training_loop`: the type of the op that repeats whole steps inside the
+    `step`: the name under which its calls are counted as steps. `ops_per_device`: the ops, those of inner functions among them,
+    that ask for a device. `training_loop`: the type of the op that repeats whole steps inside the
     function. `not_mirrored`: trainable variables that all replicas share, instead of a copy for each. `replica_runs`: how
     often its graph calls `Strategy.run`, if that is several times one after the other. `traced_by`: what differs between its
     graphs: how many tensors an argument holds, a value of Python, the shape of a tensor, or anything else.
@@ -258,7 +258,6 @@ class FunctionPlacement(Struct, frozen=True):
 
     step: FunctionName | None = None
     name: FunctionName | None = None
-    op_count: RecordedCount | None = None
     ops_per_device: Mapping[DeviceKey, RecordedCount] = {}
     training_loop: FunctionName | None = None
     not_mirrored: RecordedCount | None = None
@@ -338,7 +337,6 @@ def thread_times(record: ThreadsRecord) -> ThreadTimes | None:
     return ThreadTimes(t_ns, thread, ident, ran_ns, waited_ns, unnamed) if t_ns.size else None
 
 
-_SIZES: Final = r"^[\d,]{0,99}$"
 _ARRAY: Final = r"^~?(?:bool|u?int\d{1,2}|b?float\d[\dbefmnuz_]{0,14}|complex\d{2,3}|key<[a-z_]{1,12}>)?\[[\d,]{0,99}\]$"
 """Shapes of the types that JAX has; redaction leaves them."""
 _STATIC: Final = r"^(?:bool|bytes|complex|float|frozenset|int|NoneType|object|str|tuple)$"
@@ -427,13 +425,11 @@ class GraphValues(Struct, frozen=True):
 class CompiledFor(Struct, frozen=True):
     """What an argument was when a function of JAX was compiled: `type`, as `float32[96,128]`, or `static`, its type in Python.
 
-    `~` before a type: that of a Python number. `devices`, `shard`: on how many, and the shape on each; None where it is on none by choice.
+    `~` before a type: that of a Python number.
     """
 
     type: Annotated[str, Meta(pattern=_ARRAY)] | None = None
     static: Annotated[str, Meta(pattern=_STATIC)] | None = None
-    devices: RecordedCount | None = None
-    shard: Annotated[str, Meta(pattern=_SIZES)] | None = None
 
 
 class ArgumentChange(Struct, frozen=True):
