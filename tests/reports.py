@@ -9,8 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from msgspec import json
-from msgspec.structs import asdict, replace
+from msgspec import convert, json
+from msgspec.structs import replace
 
 from tests.charts import HOST, MS
 from traceview.analysis.measures.device_report import (
@@ -26,7 +26,6 @@ from traceview.analysis.rules.words import Number
 from traceview.document.figures import Lanes, UtilizationStrip
 from traceview.report.model import Report
 from traceview.report.saved import load_report
-from traceview.trace.sidecar.environment import RecordedEnvironment, read_as
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -157,9 +156,7 @@ def environment(host: str = HOST, **groups: Any) -> HostEnvironment:
     environments = full_report().results.environment
     assert environments is not None
     fields = json.decode(json.encode(environments.hosts[0]))
-    del fields["host"]
-    recorded = read_as(RecordedEnvironment, fields | groups, [])
-    return HostEnvironment(**asdict(recorded), host=host)
+    return convert(fields | groups | {"host": host}, HostEnvironment)
 
 
 def of_run(report: Report, name: str) -> Report:

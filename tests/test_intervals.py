@@ -24,6 +24,7 @@ from traceview.base.ids import (
     unique_inverse,
 )
 from traceview.base.intervals import Int64Array, difference, largest_between, nesting, places, union
+from traceview.trace.host.state_timeline import intersection
 
 _SPAN = 24
 Pairs = list[tuple[int, int]]
@@ -73,14 +74,16 @@ def test_covered_time_before_and_within_counts_cells(pairs: Pairs, shift: int) -
 
 
 @given(_intervals, _intervals, _far)
-def test_difference_is_the_cells_of_one_and_not_of_the_other(
+def test_difference_and_intersection_are_the_cells_of_one_that_the_other_lacks_and_has(
     part: Pairs, cover: Pairs, shift: int
 ) -> None:
-    found = difference(union(*_columns(part, shift)), union(*_columns(cover, shift)))
-    cells = _covered(part) & ~_covered(cover)
-    edges = np.flatnonzero(np.diff(cells.astype(np.int8))) + 1 - 16 + shift
-    assert found.start.tolist() == edges[::2].tolist()
-    assert found.end.tolist() == edges[1::2].tolist()
+    sets = union(*_columns(part, shift)), union(*_columns(cover, shift))
+    has = _covered(cover)
+    for found, covered in ((difference(*sets), ~has), (intersection(*sets), has)):
+        cells = _covered(part) & covered
+        edges = np.flatnonzero(np.diff(cells.astype(np.int8))) + 1 - 16 + shift
+        assert found.start.tolist() == edges[::2].tolist()
+        assert found.end.tolist() == edges[1::2].tolist()
 
 
 def _opened_before(pairs: Pairs) -> list[int]:

@@ -44,7 +44,6 @@ def mirrored(*devices: str, found_by: str = "variables") -> dict[str, Any]:
         "found_by": found_by,
         "replicas": len(names),
         "devices": names,
-        "parameter_devices": names,
     }
 
 
@@ -53,7 +52,6 @@ def graph(ops: Mapping[str, int], *, name: str = "train", alone: int = 0) -> dic
     return {
         "step": name,
         "name": name,
-        "op_count": sum(ops.values()),
         "ops_per_device": {
             (device if device.startswith("/") else f"{LOCAL}{device}"): count
             for device, count in ops.items()
@@ -68,7 +66,6 @@ def _physical(count: int) -> Sidecar:
             {"name": f"/physical_device:GPU:{number}", "type": "GPU", "logical_devices": 1}
             for number in range(count)
         ],
-        "visible": [f"/physical_device:GPU:{number}" for number in range(count)],
         "logical": [f"/device:GPU:{number}" for number in range(count)],
     }
 
@@ -125,7 +122,6 @@ def one_gpu_without_a_strategy() -> Scenario:
         sidecar={
             "variables": {"CUDA_VISIBLE_DEVICES": "2"},
             "devices": _physical(1),
-            "links": {"gpus": [{"name": f"GPU {number}"} for number in range(4)]},
         },
     )
 

@@ -69,7 +69,7 @@ def test_what_hosts_agree_on_is_said_once_and_the_rest_with_their_names() -> Non
     facts = job_of(*hosts, unknown=("d",))
     assert facts[:3] == ["MirroredStrategy on 2 replicas", "batch 64 on a and b", "batch 32 on c"]
     assert facts[-1] == "no sidecar of d"
-    only_one = job_of(environment("a"), environment("b", batch=None))
+    only_one = job_of(environment("a"), environment("b", batch={}))
     assert "batch 64 (32 per replica) on a" in only_one
     many = job_of(*(environment(f"h{n}", batch={"global": n}) for n in range(1, 9)))
     assert "5 other values on other hosts" in many

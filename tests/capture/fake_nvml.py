@@ -12,9 +12,6 @@ BUS_IDS = ["0000:07:00.0", "0000:06:00.0"]
 ANSWERS: dict[str, Any] = {
     "nvmlSystemGetDriverVersion": b"550.54",
     "nvmlDeviceGetCount": len(BUS_IDS),
-    "nvmlDeviceGetCurrPcieLinkGeneration": 3,
-    "nvmlDeviceGetCurrPcieLinkWidth": 8,
-    "nvmlDeviceGetMaxPcieLinkGeneration": 5,
     "nvmlDeviceGetName": "H200",
     "nvmlDeviceGetMaxClockInfo": 1980,
     "nvmlDeviceGetEnforcedPowerLimit": 700_000,
@@ -36,8 +33,6 @@ class Nvml(ModuleType):
 
     NVMLError = NvmlError
     NVML_CLOCK_SM = 1
-    NVML_TOPOLOGY_SYSTEM = 50
-    NVML_NVLINK_MAX_LINKS = 18
 
     def __init__(self) -> None:
         super().__init__("pynvml")
@@ -74,12 +69,7 @@ class Nvml(ModuleType):
     def unanswered(self, *_: object) -> Any:
         raise NvmlError("Not Supported")
 
-    device_get_max_pcie_link_width = device_get_graphics_running_processes = unanswered
-
-    def device_get_nv_link_state(self, handle: str, link: int) -> int:
-        if handle == BUS_IDS[1] or link > 2:
-            raise NvmlError("Invalid Argument")
-        return int(link < 2)
+    device_get_graphics_running_processes = unanswered
 
     def device_get_mig_mode(self, handle: str) -> list[int]:
         if handle == BUS_IDS[1]:

@@ -171,7 +171,6 @@ def test_mirrored_variables_and_ops_on_each_device(runs: Runs) -> None:
     ops = function["ops_per_device"]
     assert set(ops) == {f"{CPU}0", f"{CPU}1"}
     assert ops[f"{CPU}0"] == ops[f"{CPU}1"] > 10
-    assert function["op_count"] >= sum(ops.values())
     assert function["not_mirrored"] == 0
     strategy = groups["strategy"]
     assert (strategy["class"], strategy["found_by"]) == ("MirroredStrategy", "variables")
@@ -224,12 +223,8 @@ def test_batches_and_what_trains(
     if name == "train_on_batch" and groups["versions"]["keras"].startswith("2."):
         # Keras 2 makes a dataset of the one batch.
         batch = (8, 8, "dataset")
-    if batch is None:
-        unknown = "the dataset of the step has no fixed batch size"
-        assert groups["batch"] == {"missing": {"global": unknown}}
-    else:
-        keys = ("global", "per_replica", "found_by")
-        assert groups["batch"] == dict(zip(keys, batch, strict=True))
+    keys = ("global", "per_replica", "found_by")
+    assert groups["batch"] == (dict(zip(keys, batch, strict=True)) if batch else {})
     lines = [each["line"] for branch in branches for each in branch["functions"] if each["line"]]
     # The others are of TensorFlow and Keras.
     assert len(lines) == (name == "a generator in a graph")

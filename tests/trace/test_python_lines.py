@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import convert
 
 import traceview
 from scripts.scenarios import SCENARIOS
@@ -305,11 +306,11 @@ def with_tables(**changes: Any) -> str:
         {"samples": 5},
     ],
 )
-def test_what_is_damaged_is_a_problem_and_nothing_else_is_lost(
+def test_what_is_damaged_is_a_problem_and_the_trace_is_not_lost(
     damage: dict[str, Any], tmp_path: Path
 ) -> None:
     report = analyzed(tmp_path, GROUP | damage)
-    assert [problem.code for problem in report.capture.problems] == ["sidecar-fields"]
+    assert [problem.code for problem in report.capture.problems] == ["sidecar-unreadable"]
     assert "python" in report.capture.problems[0].recorded
     assert report.results.idle is not None
     assert {gap.python for gap in report.results.idle.devices[0].gaps} == {None}
@@ -434,13 +435,8 @@ def python_lines_of(
     clocks: dict[int, Any] | None = None,
 ) -> PythonLines:
     group = python_group(samples, THREADS, cpu_us, late_us=late_us)
-    wrong: list[str] = []
-    fields: dict[str, Any] = {field: group.get(field) for field in PythonRecord.__struct_fields__}
-    fields["threads"] = tuple(PythonThread(**thread) for thread in THREADS)
-    record = PythonRecord(**fields)
-    read = python_samples(record, wrong, "python")
+    read = python_samples(convert(group, PythonRecord))
     assert read is not None
-    assert wrong == []
     hosts = [SimpleNamespace(start_ps=0)]
     recording: Any = SimpleNamespace(hosts=hosts, once=lambda _: clocks or {})
     return PythonLines(recording, 0, read, PROFILE_START_NS)

@@ -24,9 +24,7 @@ def clocks_of(folder: Path, group: dict[str, Any]) -> tuple[ThreadClocks | None,
         step.host("replica_0/x:MatMul", 0, 50, thread=executor)
     write_sidecar(trace.write(folder), {"threads": group})
     loaded = load(folder)
-    sidecar = loaded.hosts[0].sidecar
-    assert sidecar is not None
-    return clocks_of_hosts(loaded).get(0), sidecar.wrong_fields
+    return clocks_of_hosts(loaded).get(0), tuple(problem.code for problem in loaded.problems)
 
 
 def group_of(rows: list[tuple[int, int, int, int, int]]) -> dict[str, Any]:
@@ -68,12 +66,12 @@ def test_of_many_clocks_some_rounds_are_kept(
 def test_clocks_that_none_can_be(
     rows: list[tuple[int, int, int, int, int]], tmp_path: Path
 ) -> None:
-    assert clocks_of(tmp_path, group_of(rows)) == (None, ("threads.rows",))
+    assert clocks_of(tmp_path, group_of(rows)) == (None, ("sidecar-unreadable",))
 
 
 @pytest.mark.parametrize("text", ["?", "AAAA", compressed(b"x" * 41), "é"], ids=repr)
 def test_text_that_holds_no_clocks(text: str, tmp_path: Path) -> None:
-    assert clocks_of(tmp_path, {"rows": text}) == (None, ("threads.rows",))
+    assert clocks_of(tmp_path, {"rows": text}) == (None, ("sidecar-unreadable",))
 
 
 def test_without_the_group(tmp_path: Path) -> None:

@@ -96,31 +96,16 @@ def _contiguous(times: npt.ArrayLike) -> Int64Array:
 
 def difference(part: IntervalSet, cover: IntervalSet) -> IntervalSet:
     """The time that `part` covers and `cover` does not."""
-    if not part.start.size or not cover.start.size:
-        return part
-    _, low, high = pieces_outside(part.start, part.end, cover)
-    return union(low, high)
+    return part if not cover.start.size else pieces(part, cover, inside=False)
 
 
-def pieces_outside(
-    start: Int64Array, end: Int64Array, cover: IntervalSet
-) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """The pieces of disjoint, sorted intervals outside of `cover`: number of the interval, start, end; none is empty."""
-    cover_end = cover.end
-    first = places(cover_end, start, right=True)
-    last = places(cover.start, end)
-    # n intervals of the cover cut an interval into n + 1 pieces; those at the ends are mostly empty.
-    cuts = last - first
-    begin = np.cumsum(cuts + 1) - (cuts + 1)
-    of_part = np.repeat(np.arange(start.size), cuts + 1)
-    piece = np.arange(of_part.size) - begin[of_part]
-    after = first[of_part] + piece
-    low = np.where(piece == 0, start[of_part], np.concatenate((cover_end, (0,)))[after - 1])
-    high = np.where(
-        piece == cuts[of_part], end[of_part], np.concatenate((cover.start, (0,)))[after]
-    )
-    kept = high > low
-    return of_part[kept], low[kept], high[kept]
+def pieces(part: IntervalSet, cover: IntervalSet, *, inside: bool) -> IntervalSet:
+    """The pieces of `part` that are inside, or outside, of `cover`."""
+    bounds = np.stack((cover.start, cover.end), axis=1).reshape(-1)
+    start, end, _, passed = SWEEPS.cut(part.start, part.end, bounds)
+    # After an odd number of bounds one of the cover is open.
+    kept = passed % 2 == inside
+    return union(start[kept], end[kept])
 
 
 def overlapping(start: Int64Array, end: Int64Array, first: int, last: int) -> Int64Array:

@@ -56,7 +56,7 @@ def describe_values(
     summed = flow.summed_gradients() if needed else set()
     dense = flow.dense(by_others) if has_batch else set()
     again = decoded_again(flow) & needed if needed else set()
-    sent, pairs, parts = sent_again(calls), of_pairs(flow), summed_products(calls)
+    sent, pairs, parts = sent_again(flow), of_pairs(flow), summed_products(calls)
     (few, kept), (copied, percent) = dropped(flow), repeated_products(calls)
     kinds: dict[str, set[str]] = {}
     for node, op in flow.ops.items():

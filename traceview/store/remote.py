@@ -25,16 +25,17 @@ _LISTED_AT_ONCE: Final = 16
 class RemotePath:
     """A place in a store: a file, a folder, or a name that neither has. See `traceview.base.location.Location`.
 
-    What a listing has said of it, it knows and does not ask again: `known` is its entry there, `folder` all that lies
-    beside it, `content` all that lies in it.
+    What listings have said it does not ask again: `listing` has by folder the entries in it. `known`: what the store said when
+    it was asked for this place alone.
     """
 
     scheme: str
     authority: str
     path: PurePosixPath
     known: Entry | None = field(default=None, compare=False)
-    folder: Mapping[str, Entry] | None = field(default=None, compare=False)
-    content: Mapping[str, Entry] | None = field(default=None, compare=False)
+    listing: Mapping[PurePosixPath, Mapping[str, Entry]] = field(
+        default_factory=dict, compare=False
+    )
 
     def __repr__(self) -> str:
         return f"RemotePath({str(self)!r})"
@@ -57,32 +58,15 @@ class RemotePath:
     @property
     def parent(self) -> RemotePath:
         """The folder that holds it."""
-        return replace(self, path=self.path.parent, known=None, folder=None, content=self.folder)
+        return replace(self, path=self.path.parent, known=None)
 
     @property
     def parents(self) -> tuple[RemotePath, ...]:
         """All folders that hold it, the innermost first."""
-        return tuple(
-            replace(self, path=path, known=None, folder=None, content=None)
-            for path in self.path.parents
-        )
+        return tuple(replace(self, path=path, known=None) for path in self.path.parents)
 
     def __truediv__(self, name: str) -> RemotePath:
-        place = self
-        for part in PurePosixPath(name.lstrip("/")).parts:
-            known = None if place.content is None else place.content.get(part)
-            # Nothing lies below what is not there.
-            content: Mapping[str, Entry] | None = None
-            if place.content is not None and known is None:
-                content = {}
-            place = replace(
-                place,
-                path=place.path / part,
-                known=known,
-                folder=place.content,
-                content=content,
-            )
-        return place
+        return replace(self, path=self.path / name.lstrip("/"), known=None)
 
     def with_name(self, name: str) -> RemotePath:
         """The place of this name in the same folder."""
@@ -102,9 +86,14 @@ class RemotePath:
 
     def stat(self) -> Entry:
         """What the store says of it; raises `FileNotFoundError` if there is nothing."""
-        if self.known is not None:
-            return self.known
-        if self.folder is not None:
+        known = self.known or self.listing.get(self.path.parent, {}).get(self.path.name)
+        if known:
+            return known
+        # Nothing lies below what is not there.
+        ways = zip((self.path, *self.path.parents), self.path.parents, strict=False)
+        if any(
+            folder in self.listing and way.name not in self.listing[folder] for way, folder in ways
+        ):
             raise FileNotFoundError(str(self))
         return self._service.entry(self._text)
 
@@ -125,8 +114,6 @@ class RemotePath:
         return self._is_folder() is True
 
     def _is_folder(self) -> bool | None:
-        if self.known is not None:
-            return self.known.is_folder
         try:
             return self.stat().is_folder
         except (FileNotFoundError, DeniedError):
@@ -135,8 +122,8 @@ class RemotePath:
 
     def iterdir(self) -> Iterator[RemotePath]:
         """What the folder holds."""
-        folder = self if self.content is not None else self.listed()
-        for name in folder.content or ():
+        folder = self if self.path in self.listing else self.listed()
+        for name in folder.listing[self.path]:
             yield folder / name
 
     def walk(self) -> Iterator[tuple[RemotePath, list[str], list[str]]]:
@@ -150,7 +137,7 @@ class RemotePath:
             for _ in range(DEEPEST):
                 below: list[RemotePath] = []
                 for folder in level:
-                    content = folder.content or {}
+                    content = folder.listing[folder.path]
                     folders = sorted(name for name, entry in content.items() if entry.is_folder)
                     names = [name for name, entry in content.items() if not entry.is_folder]
                     yield folder, folders, names
@@ -167,7 +154,8 @@ class RemotePath:
 
     def listed(self) -> RemotePath:
         """The same place, with what lies in it now."""
-        return replace(self, content=self._service.entries(self._text))
+        found = self._service.entries(self._text)
+        return replace(self, listing={**self.listing, self.path: found})
 
     # Its content
 
@@ -240,7 +228,7 @@ def writable(place: Location) -> RemotePath:
         return place.asked()
     except FileNotFoundError:
         # Nothing is there, and nothing lies below it.
-        return replace(place, known=None, folder={}, content={})
+        return replace(place, known=None, listing={place.path.parent: {}, place.path: {}})
 
 
 def put_file(place: Location, made: Path) -> None:

@@ -19,27 +19,14 @@ from math import prod
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from traceview.xplane import hlo_fields as field
 from traceview.xplane.columns import Copied, Exchange, Instruction, Need, Program
 from traceview.xplane.hlo_flow import CALLS, COLLECTIVES, GRADIENT, Flow, Key
 from traceview.xplane.hlo_masks import GEMM, Masks
 from traceview.xplane.hlo_module import (
-    BACKEND_CONFIG,
-    CONVOLUTION,
     DEEPEST,
-    DOT,
-    DOT_CONTRACTED,
-    FFT_LENGTH,
-    INPUT_SPATIAL,
-    KERNEL_INPUT_FEATURE,
-    KERNEL_OUTPUT_FEATURE,
     LONGEST_CONFIG,
     MOST_DIMENSIONS,
-    OUTPUT_SPATIAL,
-    PARAMETER_NUMBER,
-    TARGET,
-    WINDOW,
-    WINDOW_DIMENSIONS,
-    WINDOW_SIZE,
     Computation,
     HloInstruction,
     Shape,
@@ -51,10 +38,6 @@ from traceview.xplane.message import Message
 
 LARGEST: Final = 2**62
 """More operations than any instruction has: a number above is damage, or of a dimension that is not known."""
-
-OUTPUT_BATCH: Final = 9
-OUTPUT_FEATURE: Final = 10
-"""Fields of `ConvolutionDimensionNumbers`; what is 0 is not written."""
 
 _COMPLEX: Final = (15, 18)
 """The types C64 and C128, of which a product is four."""
@@ -98,21 +81,25 @@ def _sum(products: Iterable[Product]) -> Product:
 def _flops(opcode: str, result: Shape, left: Shape, right: Shape, fields: Message) -> int:
     """The operations of an instruction with these fields; raises for what its shapes or its configuration do not tell."""
     if opcode == "dot":
-        return _of_dot(result, left, fields.message(DOT).numbers(DOT_CONTRACTED, _MOST_NUMBERS))
-    convolution = fields.message(CONVOLUTION)
+        return _of_dot(
+            result, left, fields.message(field.DOT).numbers(field.DOT_CONTRACTED, _MOST_NUMBERS)
+        )
+    convolution = fields.message(field.CONVOLUTION)
     numbers = {
         number: values
         for number in convolution
         if (values := convolution.numbers(number, _MOST_NUMBERS))
     }
     if opcode == "convolution":
-        windows = islice(fields.message(WINDOW).messages(WINDOW_DIMENSIONS), _MOST_NUMBERS)
-        window = [next(iter(each.numbers(WINDOW_SIZE, 1)), 0) for each in windows]
+        windows = islice(
+            fields.message(field.WINDOW).messages(field.WINDOW_DIMENSIONS), _MOST_NUMBERS
+        )
+        window = [next(iter(each.numbers(field.WINDOW_SIZE, 1)), 0) for each in windows]
         return _of_convolution(result, left, right, window, numbers)
-    target = fields.text(TARGET)
+    target = fields.text(field.TARGET)
     if target.startswith(_CONVOLUTION):
         return _of_convolution_call(target, result, left, right, numbers)
-    config = json.loads(fields.content(BACKEND_CONFIG)[:LONGEST_CONFIG])
+    config = json.loads(fields.content(field.BACKEND_CONFIG)[:LONGEST_CONFIG])
     if target.startswith(GEMM):
         # Older versions write the configuration bare.
         numbers_of = config.get("gemm_backend_config", config)["dot_dimension_numbers"]
@@ -138,14 +125,17 @@ def _of_convolution(
     So zeros between the elements and around the input of a gradient are not counted, and those of `SAME` padding are, as is
     usual.
     """
-    places = zip(numbers.get(INPUT_SPATIAL, ()), numbers.get(OUTPUT_SPATIAL, ()), strict=True)
+    places = zip(
+        numbers.get(field.INPUT_SPATIAL, ()), numbers.get(field.OUTPUT_SPATIAL, ()), strict=True
+    )
     met = [min(input_.dimensions[at], result.dimensions[to]) for at, to in places]
     if len(met) != len(window):
         raise ValueError("a window of another rank")
     batch, features = (
-        result.dimensions[_number(numbers, field)] for field in (OUTPUT_BATCH, OUTPUT_FEATURE)
+        result.dimensions[_number(numbers, number)]
+        for number in (field.OUTPUT_BATCH, field.OUTPUT_FEATURE)
     )
-    summed = kernel.dimensions[_number(numbers, KERNEL_INPUT_FEATURE)]
+    summed = kernel.dimensions[_number(numbers, field.KERNEL_INPUT_FEATURE)]
     return 2 * batch * features * summed * prod(met) * prod(window)
 
 
@@ -159,12 +149,13 @@ def _of_convolution_call(
         output, kernel = left, right
     else:
         output, kernel = result, right
-    features = kernel.dimensions[_number(numbers, KERNEL_OUTPUT_FEATURE)]
+    features = kernel.dimensions[_number(numbers, field.KERNEL_OUTPUT_FEATURE)]
     return 2 * output.size * (kernel.size // features)
 
 
-def _number(numbers: Mapping[int, Sequence[int]], field: int) -> int:
-    return numbers.get(field, (0,))[0]
+def _number(numbers: Mapping[int, Sequence[int]], number: int) -> int:
+    """What is 0 is not written."""
+    return numbers.get(number, (0,))[0]
 
 
 def _of_attention(target: str, query: Shape, config: Any) -> int:
@@ -379,7 +370,7 @@ class _Program:
 
     def _of_transform(self, instruction: HloInstruction) -> float:
         """Which part of a Fourier transform one takes whose lengths have no large prime factor."""
-        lengths = self._module.fields(instruction).numbers(FFT_LENGTH, MOST_DIMENSIONS)
+        lengths = self._module.fields(instruction).numbers(field.FFT_LENGTH, MOST_DIMENSIONS)
         most = max(map(_largest_factor, lengths), default=1)
         return next((part for least, part in _LARGE_FACTORS if most > least), 1.0)
 
@@ -394,7 +385,7 @@ class _Program:
         if instruction.opcode not in PRODUCTS:
             return NO_PRODUCT
         fields = self._module.fields(instruction)
-        if fields.text(TARGET).startswith(_NO_PRODUCT_CALLS):
+        if fields.text(field.TARGET).startswith(_NO_PRODUCT_CALLS):
             return NO_PRODUCT
         by_id = computation.by_id
         try:
@@ -462,6 +453,6 @@ class _Program:
         if computation is not self._module.entry:
             return "inside"
         made_of = flow.viewed((computation.id, instruction.id)) or instruction
-        number = self._module.fields(made_of).number(PARAMETER_NUMBER)
+        number = self._module.fields(made_of).number(field.PARAMETER_NUMBER)
         is_kept = made_of.opcode == "parameter" and number not in self._module.overwritten
         return "argument" if is_kept else ""

@@ -10,15 +10,10 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from traceview.base.record import LARGEST
+from traceview.xplane import hlo_fields as field
 from traceview.xplane.columns import Need
 from traceview.xplane.hlo_module import (
-    COMPARED,
     DEEPEST,
-    DIMENSIONS_OF,
-    LITERAL,
-    PARAMETER_NUMBER,
-    SHAPE,
-    TUPLE_INDEX,
     Computation,
     HloInstruction,
     Module,
@@ -133,11 +128,11 @@ class Flow:
             if len(self.nodes) > _MOST_NODES:
                 return {}
             if each.opcode == "parameter" and given is not None:
-                nodes = (*given, *[()] * 64)[min(fields.number(PARAMETER_NUMBER), len(given))]
+                nodes = (*given, *[()] * 64)[min(fields.number(field.PARAMETER_NUMBER), len(given))]
             elif each.opcode == "tuple" and all(len(one) == 1 for one in of):
                 nodes = tuple(one[0] for one in of)
             elif each.opcode == "get-tuple-element" and of and len(of[0]) > 1:
-                nodes = of[0][(at := fields.number(TUPLE_INDEX)) : at + 1]
+                nodes = of[0][(at := fields.number(field.TUPLE_INDEX)) : at + 1]
             elif each.opcode in ("fusion", "call") and each.called and depth:
                 held = self.module.computation(each.called[0])
                 own = owner or (key if each.opcode == "fusion" else None)
@@ -163,10 +158,13 @@ class Flow:
         sizes = arrays[0].dimensions if arrays else ()
         number = len(self.nodes)
         alike = number
-        begin, end = fields.place(LITERAL)
+        begin, end = fields.place(field.LITERAL)
         if at.opcode in _ALIKE and not at.called[1:] and end - begin < _LONGEST_LITERAL:
             # What several fusions compute from the same is one thing.
-            content = (fields.content(field) for field in (SHAPE, DIMENSIONS_OF, COMPARED, LITERAL))
+            content = (
+                fields.content(number)
+                for number in (field.SHAPE, field.DIMENSIONS_OF, field.COMPARED, field.LITERAL)
+            )
             of = tuple(self.nodes[one].alike for one in operands)
             alike = self._alike.setdefault((at.opcode, *content, *at.called, of), number)
         is_number = all(of.size == 1 for of in arrays)
@@ -343,6 +341,8 @@ class Flow:
                     return False
                 inside = (self.module.computation(id_).instructions for id_ in node.at.called)
                 held = (self.module.fields(one) for of in inside for one in of)
-                compared.update(of.text(COMPARED) for of in (node.fields, *held) if COMPARED in of)
+                compared.update(
+                    of.text(field.COMPARED) for of in (node.fields, *held) if field.COMPARED in of
+                )
                 open_ += node.operands
         return not open_ and (not compared or not compared.isdisjoint(("EQ", "NE")))

@@ -17,33 +17,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from traceview.xplane import hlo_fields as field
 from traceview.xplane.columns import Need
 from traceview.xplane.hlo_flow import GRADIENT, MOVES, OF_EACH, OF_ONE, VIEWS, Flow, Key, Node
 from traceview.xplane.hlo_module import (
-    BACKEND_CONFIG,
-    BATCH_GROUPS,
-    COMPARED,
-    CONVOLUTION,
     DEEPEST,
-    DIMENSIONS_OF,
-    DOT,
-    FEATURE_GROUPS,
-    GATHER,
-    INPUT_SPATIAL,
-    KERNEL_INPUT_FEATURE,
-    KERNEL_OUTPUT_FEATURE,
-    LITERAL,
-    LITERAL_SHAPE,
     LONGEST_CONFIG,
-    MINOR_TO_MAJOR,
     MOST_DIMENSIONS,
-    OUTPUT_SPATIAL,
-    SCATTER,
-    SHAPE,
-    SHAPE_LAYOUT,
-    SLICE_SIZES,
-    TARGET,
-    TUPLE_INDEX,
 )
 
 GEMM: Final = ("__cublas$gemm", "__cublas$lt$matmul")
@@ -94,7 +74,7 @@ class Masks:
         node = self._nodes[number]
         opcode, sizes, of = node.at.opcode, node.sizes, self._nodes[node.operands[place]].sizes
         has_dims = opcode in ("broadcast", "transpose", "reduce")
-        dims = node.fields.numbers(DIMENSIONS_OF, MOST_DIMENSIONS) if has_dims else []
+        dims = node.fields.numbers(field.DIMENSIONS_OF, MOST_DIMENSIONS) if has_dims else []
         if opcode == "broadcast" and len(dims) == len(of):
             return [*enumerate(dims)]
         if opcode == "transpose" and sorted(dims) == [*range(len(of))]:
@@ -114,7 +94,11 @@ class Masks:
     def _order(self, number: int) -> list[int]:
         """The dimensions of an array as they are in memory, the outermost first."""
         node = self._nodes[number]
-        minor = node.fields.message(SHAPE).message(SHAPE_LAYOUT).numbers(MINOR_TO_MAJOR)
+        minor = (
+            node.fields.message(field.SHAPE)
+            .message(field.SHAPE_LAYOUT)
+            .numbers(field.MINOR_TO_MAJOR)
+        )
         usual = [*range(len(node.sizes))]
         return minor[::-1] if sorted(minor) == usual else usual
 
@@ -134,7 +118,7 @@ class Masks:
         for number, node in enumerate(self._nodes):
             is_call = node.at.opcode == "custom-call"
             is_product = node.at.opcode in ("dot", "convolution")
-            if is_product or (is_call and node.fields.text(TARGET).startswith(GEMM)):
+            if is_product or (is_call and node.fields.text(field.TARGET).startswith(GEMM)):
                 with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
                     found[number] = self._product(node)
         return found
@@ -143,10 +127,10 @@ class Masks:
         if node.at.opcode == "convolution":
             return self._convolution(node)
         if node.at.opcode == "dot":
-            of = node.fields.message(DOT)
-            left, right, *batches = (of.numbers(field, MOST_DIMENSIONS) for field in range(1, 5))
+            of = node.fields.message(field.DOT)
+            left, right, *batches = (of.numbers(number, MOST_DIMENSIONS) for number in range(1, 5))
         else:
-            config = json.loads(node.fields.content(BACKEND_CONFIG)[:LONGEST_CONFIG])
+            config = json.loads(node.fields.content(field.BACKEND_CONFIG)[:LONGEST_CONFIG])
             named = config.get("gemm_backend_config", config)["dot_dimension_numbers"]
             kinds = ("lhs_contracting", "rhs_contracting", "lhs_batch", "rhs_batch")
             every = (named.get(f"{kind}_dimensions", ()) for kind in kinds)
@@ -165,15 +149,21 @@ class Masks:
 
     def _convolution(self, node: Node) -> _Product:
         """One whose windows have one place, or hold all of the input: it multiplies matrices."""
-        of, groups = node.fields.message(CONVOLUTION), (FEATURE_GROUPS, BATCH_GROUPS)
+        of, groups = (
+            node.fields.message(field.CONVOLUTION),
+            (field.FEATURE_GROUPS, field.BATCH_GROUPS),
+        )
         batch, to_batch, feature, to_feature, one, other = (
-            next(iter(of.numbers(field, 1)), 0)
-            for field in (7, 9, 8, 10, KERNEL_INPUT_FEATURE, KERNEL_OUTPUT_FEATURE)
+            next(iter(of.numbers(number, 1)), 0)
+            for number in (7, 9, 8, 10, field.KERNEL_INPUT_FEATURE, field.KERNEL_OUTPUT_FEATURE)
         )
         left, right = (self._nodes[operand].sizes for operand in node.operands[:2])
         pairs, summed = [(batch, to_batch)], [(feature, one)]
         for at, in_kernel, to in zip(
-            *(of.numbers(field, MOST_DIMENSIONS) for field in (INPUT_SPATIAL, 6, OUTPUT_SPATIAL)),
+            *(
+                of.numbers(number, MOST_DIMENSIONS)
+                for number in (field.INPUT_SPATIAL, 6, field.OUTPUT_SPATIAL)
+            ),
             strict=True,
         ):
             if right[in_kernel] == 1 and left[at] == node.sizes[to]:
@@ -182,7 +172,7 @@ class Masks:
                 summed.append((at, in_kernel))
             else:
                 raise ValueError("a window")
-        if any(node.fields.number(field) > 1 for field in groups):
+        if any(node.fields.number(number) > 1 for number in groups):
             raise ValueError("several convolutions")
         flops = 2 * prod((*node.sizes, *(left[place] for place, _ in summed)))
         return _Product([pairs, [(other, to_feature)]], summed, flops)
@@ -194,7 +184,7 @@ class Masks:
         for number, node in enumerate(self._nodes):
             whole = frozenset(at for at, size in enumerate(node.sizes) if size > 1)
             if node.at.opcode == "iota":
-                whole &= frozenset(node.fields.numbers(DIMENSIONS_OF, 1))
+                whole &= frozenset(node.fields.numbers(field.DIMENSIONS_OF, 1))
             elif node.at.opcode in MOVES | OF_EACH:
                 pairs = [
                     (self._pairs(number, place), found[one])
@@ -217,9 +207,9 @@ class Masks:
 
     def _written(self, node: Node) -> list[bytes]:
         """The numbers of a constant, as they are written."""
-        literal, read = node.fields.message(LITERAL), self._flow.module.bytes_at
-        fields = (field for field in literal if field != LITERAL_SHAPE)
-        return [read(place) for field in fields for place in literal.places(field)]
+        literal, read = node.fields.message(field.LITERAL), self._flow.module.bytes_at
+        fields = (number for number in literal if number != field.LITERAL_SHAPE)
+        return [read(place) for number in fields for place in literal.places(number)]
 
     def _part(self, made_by: int, dims: Iterable[int], count: int, number: int) -> Mask:
         """The mask of `count` places along some dimensions of a node."""
@@ -242,7 +232,7 @@ class Masks:
                 else WHOLE
                 for place, one in enumerate(of)
             ]
-            if opcode == "compare" and node.fields.text(COMPARED) == "EQ":
+            if opcode == "compare" and node.fields.text(field.COMPARED) == "EQ":
                 for count, other in (of, of[::-1]):
                     at = self._counts(count)
                     if at is not None and at not in self._varies[other]:
@@ -259,7 +249,7 @@ class Masks:
                 mask = _lower(moved)
             elif opcode in ("add", "subtract", "or", "maximum"):
                 mask = moved[0] if len({one[:2] for one in moved}) == 1 else WHOLE
-            elif opcode in _OF_ZERO_ZERO and not node.fields.number(TUPLE_INDEX):
+            elif opcode in _OF_ZERO_ZERO and not node.fields.number(field.TUPLE_INDEX):
                 mask = moved[0] if moved else WHOLE
             elif number in self._products and len(of) == 2:
                 mask = _lower(moved)
@@ -291,9 +281,9 @@ class Masks:
                 if self._is_zero(node.operands[1])
                 else WHOLE
             )
-        of = node.fields.message(SCATTER)
+        of = node.fields.message(field.SCATTER)
         windows, inserted, to, batch = (
-            of.numbers(field, MOST_DIMENSIONS) for field in (1, 2, 3, 5)
+            of.numbers(number, MOST_DIMENSIONS) for number in (1, 2, 3, 5)
         )
         update, update_mask = self._nodes[node.operands[2]].sizes, zeros[node.operands[2]]
         rest = [at for at in range(len(sizes)) if at not in (*inserted, *batch)]
@@ -331,7 +321,7 @@ class Masks:
             of, opcode = node.operands, node.at.opcode
             picks = opcode in _PICKS and not self._is_gradient(number)
             passes = opcode in MOVES | OF_EACH | {"reduce"} or number in self._products
-            passes |= opcode == "get-tuple-element" and not node.fields.number(TUPLE_INDEX)
+            passes |= opcode == "get-tuple-element" and not node.fields.number(field.TUPLE_INDEX)
             if opcode in ("add", "subtract") and all(
                 len(varies[one]) == sum(size > 1 for size in node.sizes) for one in of
             ):
@@ -366,9 +356,9 @@ class Masks:
         source = node.operands[0]
         sizes = self._nodes[source].sizes
         if node.at.opcode == "gather":
-            of = node.fields.message(GATHER)
-            windows = node.fields.numbers(SLICE_SIZES, MOST_DIMENSIONS)
-            offset, starts = (of.numbers(field, MOST_DIMENSIONS) for field in (1, 3))
+            of = node.fields.message(field.GATHER)
+            windows = node.fields.numbers(field.SLICE_SIZES, MOST_DIMENSIONS)
+            offset, starts = (of.numbers(number, MOST_DIMENSIONS) for number in (1, 3))
             dims = {at for at, size in enumerate(windows) if size == 1}
             count = prod(size for at, size in enumerate(node.sizes) if at not in offset)
             if not dims >= {*starts}:

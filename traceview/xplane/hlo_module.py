@@ -22,82 +22,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from msgspec import Struct
 
+from traceview.xplane import hlo_fields as field
 from traceview.xplane.columns import Arrays, Buffer, Groups, Pairs, Program
 from traceview.xplane.decode_reference import DamageError, read_fields
 from traceview.xplane.message import Message
 
 _CONTENT: Final = 2
-
-MODULE_COMPUTATIONS: Final = 3
-MODULE_ENTRY_ID: Final = 6
-MODULE_SCHEDULE: Final = 7
-MODULE_ALIASES: Final = 8
-MODULE_DONORS: Final = 18
-ENTRIES: Final = 1
-ALIASED_PARAMETER, DONATED_PARAMETER = 2, 1
-MODULE_SHARDINGS: Final = 14
-MODULE_ASSIGNMENT: Final = 15
-MODULE_FRAMES: Final = 17
-SCHEDULE_SEQUENCES: Final = 1
-SEQUENCE_COMPUTATION, SEQUENCE_VALUE, SEQUENCE_INSTRUCTIONS = 1, 2, 1
-COMPUTATION_INSTRUCTIONS: Final = 2
-COMPUTATION_ID: Final = 5
-COMPUTATION_ROOT_ID: Final = 6
-NAME: Final = 1
-OPCODE: Final = 2
-SHAPE: Final = 3
-METADATA: Final = 7
-LITERAL, LITERAL_SHAPE = 8, 1
-PARAMETER_NUMBER: Final = 9
-TUPLE_INDEX: Final = 13
-DIMENSIONS_OF: Final = 14
-"""Of an instruction: those that are summed, or new, or in another order."""
-WINDOW: Final = 15
-CONVOLUTION: Final = 16
-FEATURE_GROUPS, BATCH_GROUPS = 50, 61
-KERNEL_INPUT_FEATURE: Final = 3
-KERNEL_OUTPUT_FEATURE: Final = 4
-INPUT_SPATIAL: Final = 11
-OUTPUT_SPATIAL: Final = 12
-TARGET: Final = 28
-DOT: Final = 30
-FFT_LENGTH: Final = 32
-GATHER, SLICE_SIZES, SCATTER = 33, 34, 48
-ID: Final = 35
-OPERANDS: Final = 36
-CALLED: Final = 38
-BACKEND_CONFIG: Final = 43
-COMPARED: Final = 63
-HAS_SIDE_EFFECT: Final = 65
-USES_GLOBAL_IDS: Final = 71
-OP_TYPE: Final = 1
-OP_NAME: Final = 2
-SOURCE_FILE: Final = 3
-SOURCE_LINE: Final = 4
-FRAME_ID: Final = 15
-ELEMENT_TYPE: Final = 2
-DIMENSIONS: Final = 3
-TUPLE_SHAPES: Final = 4
-SHAPE_LAYOUT, MINOR_TO_MAJOR = 5, 1
-DOT_CONTRACTED: Final = 1
-WINDOW_DIMENSIONS, WINDOW_SIZE = 1, 1
-FRAME_FILES, FRAME_FUNCTIONS, FRAME_LOCATIONS, FRAME_FRAMES = 1, 2, 3, 4
-LOCATION_FILE, LOCATION_FUNCTION, LOCATION_LINE = 1, 2, 3
-FRAME_LOCATION, FRAME_PARENT = 1, 2
-GROUPS: Final = 49
-PAIRS: Final = 52
-DEVICE_LIST: Final = 87
-COUNTED: Final = 92
-MESH_AXES: Final = 93
-LIST_GROUPS, LIST_COUNTED = 1, 2
-GROUP_IDS: Final = 1
-PAIR_SOURCE, PAIR_TARGET = 1, 2
-COUNTED_GROUPS, COUNTED_DEVICES, COUNTED_SHAPE, COUNTED_ORDER = 1, 2, 3, 4
-AXES_MESH, AXES_AXES = 1, 2
-MESH_AXES_OF, MESH_DEVICES, AXIS_SIZE = 1, 2, 2
-AXIS_INDEX, AXIS_PART = 1, 2
-SHARDING_TYPE, SHARDING_METADATA, SHARDING_GROUP = 1, 7, (11, 12, 13)
-ASSIGNED_REPLICAS, ASSIGNED_PARTITIONS, ASSIGNED, ASSIGNED_DEVICES = 1, 2, 3, 1
 
 _TUPLE: Final = 13
 DEEPEST: Final = 16
@@ -151,9 +81,9 @@ class Computation:
 
     def __init__(self, data: Buffer, fields: Message) -> None:
         self._data = data
-        self.id = fields.number(COMPUTATION_ID)
-        self.root_id = fields.number(COMPUTATION_ROOT_ID)
-        self.places = fields.places(COMPUTATION_INSTRUCTIONS)
+        self.id = fields.number(field.COMPUTATION_ID)
+        self.root_id = fields.number(field.COMPUTATION_ROOT_ID)
+        self.places = fields.places(field.COMPUTATION_INSTRUCTIONS)
 
     @cached_property
     def instructions(self) -> tuple[HloInstruction, ...]:
@@ -175,7 +105,9 @@ class Module:
     def __init__(self, program: Program) -> None:
         self._data = data = program.data
         self._module = Message(data, 0, len(data))
-        every = (Computation(data, each) for each in self._module.messages(MODULE_COMPUTATIONS))
+        every = (
+            Computation(data, each) for each in self._module.messages(field.MODULE_COMPUTATIONS)
+        )
         self._computations = {each.id: each for each in every}
         self._roots: dict[int, tuple[str, str, str]] = {}
         self._arrays: dict[bytes, tuple[Shape, ...]] = {}
@@ -187,7 +119,7 @@ class Module:
     @property
     def entry(self) -> Computation:
         """The computation that runs the others."""
-        return self.computation(self._module.number(MODULE_ENTRY_ID))
+        return self.computation(self._module.number(field.MODULE_ENTRY_ID))
 
     def named(self, wanted: Collection[bytes]) -> Iterator[tuple[Computation, HloInstruction]]:
         """The instructions with the names in `wanted`, each with its computation."""
@@ -212,10 +144,10 @@ class Module:
     def schedules(self) -> list[list[Scheduled]]:
         """The instructions of each computation in the order in which a device runs them."""
         schedules = []
-        for entry in self._module.message(MODULE_SCHEDULE).messages(SCHEDULE_SEQUENCES):
-            by_id = self.computation(entry.number(SEQUENCE_COMPUTATION)).by_id
-            sequences = entry.messages(SEQUENCE_VALUE)
-            ids = [id_ for each in sequences for id_ in each.numbers(SEQUENCE_INSTRUCTIONS)]
+        for entry in self._module.message(field.MODULE_SCHEDULE).messages(field.SCHEDULE_SEQUENCES):
+            by_id = self.computation(entry.number(field.SEQUENCE_COMPUTATION)).by_id
+            sequences = entry.messages(field.SEQUENCE_VALUE)
+            ids = [id_ for each in sequences for id_ in each.numbers(field.SEQUENCE_INSTRUCTIONS)]
             known = (by_id[id_] for id_ in ids if id_ in by_id)
             schedules.append(
                 [Scheduled(each.name, each.opcode, self.bytes_at(each.shape)) for each in known]
@@ -285,14 +217,19 @@ class Module:
         if not self._names_devices(fields):
             return ()
         return tuple(
-            (self._device(each.number(PAIR_SOURCE)), self._device(each.number(PAIR_TARGET)))
-            for each in islice(fields.messages(PAIRS), _MOST_DEVICES)
+            (
+                self._device(each.number(field.PAIR_SOURCE)),
+                self._device(each.number(field.PAIR_TARGET)),
+            )
+            for each in islice(fields.messages(field.PAIRS), _MOST_DEVICES)
         )
 
     def _names_devices(self, fields: Message) -> bool:
         """Whether the numbers in an instruction are of devices: of replicas and partitions together, or there is one of either."""
         replica_count, partition_count, _ = self._assignment
-        return bool(fields.number(USES_GLOBAL_IDS)) or replica_count < 2 or partition_count < 2
+        return (
+            bool(fields.number(field.USES_GLOBAL_IDS)) or replica_count < 2 or partition_count < 2
+        )
 
     def _device(self, number: int) -> int:
         """The device that has a number in the program."""
@@ -306,11 +243,14 @@ class Module:
     @cached_property
     def overwritten(self) -> frozenset[int]:
         """The numbers of the parameters that were donated."""
-        fields = (MODULE_ALIASES, ALIASED_PARAMETER), (MODULE_DONORS, DONATED_PARAMETER)
+        fields = (
+            (field.MODULE_ALIASES, field.ALIASED_PARAMETER),
+            (field.MODULE_DONORS, field.DONATED_PARAMETER),
+        )
         return frozenset(
             each.number(number)
-            for field, number in fields
-            for each in self._module.message(field).messages(ENTRIES)
+            for group, number in fields
+            for each in self._module.message(group).messages(field.ENTRIES)
         )
 
     @cached_property
@@ -337,10 +277,12 @@ class Module:
     def whole_parameters(self) -> frozenset[int]:
         """The ids of the parameters of which each of several partitions is given all, alike; none where it is not said."""
         parameters = [each for each in self.entry.instructions if each.opcode == "parameter"]
-        shardings = list(self._module.messages(MODULE_SHARDINGS))
+        shardings = list(self._module.messages(field.MODULE_SHARDINGS))
         if self.partitions < 2 or len(shardings) != len(parameters):
             return frozenset()
-        numbers = ((each.id, self.fields(each).number(PARAMETER_NUMBER)) for each in parameters)
+        numbers = (
+            (each.id, self.fields(each).number(field.PARAMETER_NUMBER)) for each in parameters
+        )
         return frozenset(
             id_
             for id_, number in numbers
@@ -350,18 +292,28 @@ class Module:
     @cached_property
     def _assignment(self) -> tuple[int, int, list[list[int]]]:
         """How many replicas and partitions there are, and by partition the devices of its replicas."""
-        of = self._module.message(MODULE_ASSIGNMENT)
-        by_partition = [each.numbers(ASSIGNED_DEVICES) for each in of.messages(ASSIGNED)]
-        return of.number(ASSIGNED_REPLICAS, 1), of.number(ASSIGNED_PARTITIONS, 1), by_partition
+        of = self._module.message(field.MODULE_ASSIGNMENT)
+        by_partition = [
+            each.numbers(field.ASSIGNED_DEVICES) for each in of.messages(field.ASSIGNED)
+        ]
+        return (
+            of.number(field.ASSIGNED_REPLICAS, 1),
+            of.number(field.ASSIGNED_PARTITIONS, 1),
+            by_partition,
+        )
 
     def _metadata(self, begin: int, end: int) -> tuple[str, str, str]:
         of = Message(self._data, begin, end)
-        line = _line(of.text(SOURCE_FILE), of.number(SOURCE_LINE), "")
-        return of.text(OP_NAME), of.text(OP_TYPE), self._frames.line(of.number(FRAME_ID)) or line
+        line = _line(of.text(field.SOURCE_FILE), of.number(field.SOURCE_LINE), "")
+        return (
+            of.text(field.OP_NAME),
+            of.text(field.OP_TYPE),
+            self._frames.line(of.number(field.FRAME_ID)) or line,
+        )
 
     @cached_property
     def _frames(self) -> _Frames:
-        return _Frames(self._module.message(MODULE_FRAMES))
+        return _Frames(self._module.message(field.MODULE_FRAMES))
 
 
 _OPEN: Final[WeakKeyDictionary[Program, Module]] = WeakKeyDictionary()
@@ -398,9 +350,12 @@ class _Frames:
     """The lines of Python of a program; everything is numbered from 1."""
 
     def __init__(self, frames: Message) -> None:
-        self._files, self._functions = frames.texts(FRAME_FILES), frames.texts(FRAME_FUNCTIONS)
-        self._locations = list(frames.messages(FRAME_LOCATIONS))
-        self._frames = list(frames.messages(FRAME_FRAMES))
+        self._files, self._functions = (
+            frames.texts(field.FRAME_FILES),
+            frames.texts(field.FRAME_FUNCTIONS),
+        )
+        self._locations = list(frames.messages(field.FRAME_LOCATIONS))
+        self._frames = list(frames.messages(field.FRAME_FRAMES))
         self._known: dict[int, str] = {}
 
     def line(self, frame: int) -> str:
@@ -417,15 +372,15 @@ class _Frames:
             if not 0 < frame <= len(self._frames):
                 return
             of_frame = self._frames[frame - 1]
-            place = of_frame.number(FRAME_LOCATION)
+            place = of_frame.number(field.FRAME_LOCATION)
             if 0 < place <= len(self._locations):
                 location = self._locations[place - 1]
                 yield (
-                    _numbered(self._files, location.number(LOCATION_FILE)),
-                    location.number(LOCATION_LINE),
-                    _numbered(self._functions, location.number(LOCATION_FUNCTION)),
+                    _numbered(self._files, location.number(field.LOCATION_FILE)),
+                    location.number(field.LOCATION_LINE),
+                    _numbered(self._functions, location.number(field.LOCATION_FUNCTION)),
                 )
-            frame = of_frame.number(FRAME_PARENT)
+            frame = of_frame.number(field.FRAME_PARENT)
 
 
 def _numbered(texts: list[str], number: int) -> str:
@@ -447,9 +402,9 @@ def _line(file: str, number: int, function: str) -> str:
 
 def _name(data: Buffer, begin: int, end: int) -> bytes:
     """The name of an instruction, which writers put first."""
-    for field in read_fields(data, begin, end):
-        if field.number == NAME and field.wire_type == _CONTENT:
-            return bytes(data[field.begin : field.end])
+    for each in read_fields(data, begin, end):
+        if each.number == field.NAME and each.wire_type == _CONTENT:
+            return bytes(data[each.begin : each.end])
     return b""
 
 
@@ -457,24 +412,24 @@ def _instruction(data: Buffer, begin: int, end: int) -> HloInstruction:
     of = Message(data, begin, end)
     return HloInstruction(
         place=(begin, end),
-        name=of.content(NAME),
-        opcode=of.text(OPCODE),
-        id=of.number(ID),
-        shape=of.place(SHAPE),
-        metadata=of.place(METADATA),
-        operands=of.numbers(OPERANDS),
-        called=of.numbers(CALLED),
-        has_side_effect=bool(of.number(HAS_SIDE_EFFECT)),
+        name=of.content(field.NAME),
+        opcode=of.text(field.OPCODE),
+        id=of.number(field.ID),
+        shape=of.place(field.SHAPE),
+        metadata=of.place(field.METADATA),
+        operands=of.numbers(field.OPERANDS),
+        called=of.numbers(field.CALLED),
+        has_side_effect=bool(of.number(field.HAS_SIDE_EFFECT)),
     )
 
 
 def _arrays(shape: Message, depth: int) -> Iterator[Shape]:
     """The arrays of a shape, those of a tuple in its order; a type that is not known where it is too deep."""
-    element = shape.number(ELEMENT_TYPE)
+    element = shape.number(field.ELEMENT_TYPE)
     if element != _TUPLE:
-        yield Shape(element, tuple(shape.numbers(DIMENSIONS, MOST_DIMENSIONS + 1)))
+        yield Shape(element, tuple(shape.numbers(field.DIMENSIONS, MOST_DIMENSIONS + 1)))
     elif depth:
-        for inner in shape.messages(TUPLE_SHAPES):
+        for inner in shape.messages(field.TUPLE_SHAPES):
             yield from _arrays(inner, depth - 1)
     else:
         yield Shape(0, ())
@@ -485,39 +440,49 @@ def _arrays(shape: Message, depth: int) -> Iterator[Shape]:
 
 def _is_whole(sharding: Message) -> bool:
     """Whether each device has all of an array; a sharding of a kind that is not known divides it."""
-    said = {*sharding} - {SHARDING_METADATA, *SHARDING_GROUP}
-    return said <= {SHARDING_TYPE} and not sharding.number(SHARDING_TYPE)
+    said = {*sharding} - {field.SHARDING_METADATA, *field.SHARDING_GROUP}
+    return said <= {field.SHARDING_TYPE} and not sharding.number(field.SHARDING_TYPE)
 
 
 def _groups(instruction: Message) -> list[Sequence[int]]:
     """The numbers of devices that exchange with each other in an instruction; none where that is not known."""
-    groups: list[Sequence[int]] = [of.numbers(GROUP_IDS) for of in instruction.messages(GROUPS)]
-    for listed in instruction.messages(DEVICE_LIST):
-        groups += [of.numbers(GROUP_IDS) for of in listed.messages(LIST_GROUPS)]
-        groups += [group for of in listed.messages(LIST_COUNTED) for group in _counted(of)]
-    groups += [group for of in instruction.messages(COUNTED) for group in _counted(of)]
-    groups += [group for of in instruction.messages(MESH_AXES) for group in _along_axes(of)]
-    pairs = instruction.messages(PAIRS)
-    return groups + _joined((of.number(PAIR_SOURCE), of.number(PAIR_TARGET)) for of in pairs)
+    groups: list[Sequence[int]] = [
+        of.numbers(field.GROUP_IDS) for of in instruction.messages(field.GROUPS)
+    ]
+    for listed in instruction.messages(field.DEVICE_LIST):
+        groups += [of.numbers(field.GROUP_IDS) for of in listed.messages(field.LIST_GROUPS)]
+        groups += [group for of in listed.messages(field.LIST_COUNTED) for group in _counted(of)]
+    groups += [group for of in instruction.messages(field.COUNTED) for group in _counted(of)]
+    groups += [group for of in instruction.messages(field.MESH_AXES) for group in _along_axes(of)]
+    pairs = instruction.messages(field.PAIRS)
+    return groups + _joined(
+        (of.number(field.PAIR_SOURCE), of.number(field.PAIR_TARGET)) for of in pairs
+    )
 
 
 def _counted(of: Message) -> Sequence[Sequence[int]]:
     """All numbers in order, reshaped, transposed, and divided into groups."""
-    count, each = of.number(COUNTED_GROUPS), of.number(COUNTED_DEVICES)
+    count, each = of.number(field.COUNTED_GROUPS), of.number(field.COUNTED_DEVICES)
     if not 0 < count * each <= _MOST_DEVICES:
         return ()
-    shape, order = (of.numbers(field, _MOST_AXES + 1) for field in (COUNTED_SHAPE, COUNTED_ORDER))
+    shape, order = (
+        of.numbers(number, _MOST_AXES + 1) for number in (field.COUNTED_SHAPE, field.COUNTED_ORDER)
+    )
     shape = shape or [count * each]
     return _divided(list(range(count * each)), shape, order or list(range(len(shape))), each)
 
 
 def _along_axes(of: Message) -> Sequence[Sequence[int]]:
     """The devices of a mesh that differ in the place on some axes only."""
-    mesh, axes = list(of.messages(AXES_MESH)), list(of.messages(AXES_AXES))
-    sizes = [axis.number(AXIS_SIZE, 1) for each in mesh for axis in each.messages(MESH_AXES_OF)]
-    devices = [device for each in mesh for device in each.numbers(MESH_DEVICES)]
-    chosen = [axis.number(AXIS_INDEX) for axis in axes]
-    if any(AXIS_PART in axis for axis in axes) or not all(
+    mesh, axes = list(of.messages(field.AXES_MESH)), list(of.messages(field.AXES_AXES))
+    sizes = [
+        axis.number(field.AXIS_SIZE, 1)
+        for each in mesh
+        for axis in each.messages(field.MESH_AXES_OF)
+    ]
+    devices = [device for each in mesh for device in each.numbers(field.MESH_DEVICES)]
+    chosen = [axis.number(field.AXIS_INDEX) for axis in axes]
+    if any(field.AXIS_PART in axis for axis in axes) or not all(
         0 <= axis < len(sizes) for axis in chosen
     ):
         return ()

@@ -48,7 +48,6 @@ HARMLESS: Final = frozenset(
         "missing-steps",
         "newer-run-unreadable",
         "process-stopped",
-        "sidecar-fields",
         "unrecorded-task",
     )
 )

@@ -313,7 +313,7 @@ def rate_of(size: Fraction | int, ps: int) -> int | None:
 # What the processes ran in: a trace does not hold this; `traceview capture` writes it into a sidecar beside the trace
 
 
-class HostEnvironment(RecordedEnvironment, frozen=True):
+class HostEnvironment(RecordedEnvironment, frozen=True, kw_only=True):
     """The environment of one process, as recorded.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Describes what the script runs in: its command, place in a cluster, versions, settings and devices, its GPUs and their links.
+"""Describes what the script runs in: its command, place in a cluster, versions, settings and devices.
 
 The process is asked when the window opens, so that what the script itself has set counts. Nothing is loaded that is not loaded
 already, except NVML, because loading a library changes the process.
@@ -80,10 +80,9 @@ class EnvironmentListener(WindowListener):
             jit = config.optimizer.get_jit
             sidecar.add("precision", answers({"policy": lambda: _policies(sys.modules)}))
             sidecar.add("xla", answers({"auto_jit": lambda: str(jit() or "off")}))
-            # Those of the machine, those visible to TensorFlow, and those made of them.
+            # Those of the machine, and those that TensorFlow makes of them.
             sidecar.add("devices", answers({
                 "physical": lambda: [_device(config, d) for d in config.list_physical_devices()],
-                "visible": lambda: [device.name for device in config.get_visible_devices()],
                 "logical": lambda: [device.name for device in config.list_logical_devices()],
             }))  # fmt: skip
 
@@ -93,7 +92,6 @@ class EnvironmentListener(WindowListener):
         with suppress(NoAnswerError), opened_nvml() as nvml:
             driver = answers({"driver": lambda: str(nvml.nvmlSystemGetDriverVersion())})
             sidecar.add("versions", driver)
-            sidecar.add("links", describe_links(nvml))
 
 
 def listed_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -250,20 +248,6 @@ def _dotted(number: int, least: int) -> str:
     """`2.21.5` from 22105, and `2.8.4` from 2804, which is below the `least` number of the newer form."""
     major = 10_000 if number >= least else 1000
     return f"{number // major}.{number % major // 100}.{number % 100}"
-
-
-def describe_links(nvml: Any) -> dict[str, Any]:
-    """How each GPU of the host is attached, visible to TensorFlow or not."""
-
-    def described(handle: Any) -> dict[str, Any]:
-        return answers({
-            "pcie_generation": lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
-            "pcie_width": lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
-            "pcie_generation_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
-            "pcie_width_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
-        })  # fmt: skip
-
-    return answers({"gpus": lambda: [described(handle) for handle in handles(nvml)]})
 
 
 _SHORT: Final = {"worker": "w", "rank": "r", "process": "p"}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from traceview.capture.process.python_code import CodePlaces
-from traceview.capture.sidecar.file import Facts, Sidecar, WindowListener, answers
+from traceview.capture.sidecar.file import Sidecar, WindowListener, answers
 from traceview.capture.steps.observer import Observer, name_of_concrete
 from traceview.capture.steps.step_inputs import Sizes, StepInputs
 from traceview.graphs.calls import (
@@ -149,7 +149,6 @@ def _describe_function(made: Sequence[Any], uses: Iterable[_Use]) -> dict[str, A
         "not_mirrored": lambda: sum(use.is_trained for use in alone),
     })  # fmt: skip
     if counts := group.get("ops_per_device"):
-        group["op_count"] = counts.total()
         group["ops_per_device"] = {name: counts[name] for name in sorted(counts) if name}
     return group
 
@@ -258,17 +257,16 @@ def _described(strategy: Any) -> dict[str, Any]:
     found = (getattr(extended, name, None) for name in names)
     operations = next((each for each in found if each is not None), None)
     packs = getattr(operations, "_num_packs", getattr(operations, "num_packs", None))
-    options = getattr(operations, "_options", None)
+    options: Any = getattr(operations, "_options", None)
     options = options or (operations and getattr(extended, "_communication_options", None))
     return answers({
         "class": lambda: type(strategy).__name__,
         "replicas": lambda: int(strategy.num_replicas_in_sync),
         "devices": lambda: list(extended.worker_devices),
-        "parameter_devices": lambda: list(extended.parameter_devices),
         "cross_device_ops": lambda: operations and type(operations).__name__,
         "packs": lambda: packs and int(packs),
         # 0: TensorFlow chooses.
-        "bytes_per_pack": lambda: getattr(options, "bytes_per_pack", None),
+        "bytes_per_pack": lambda: int(options.bytes_per_pack),
     })  # fmt: skip
 
 
@@ -289,7 +287,6 @@ def _in_memory() -> list[Any]:
 
 def describe_batch(inputs: StepInputs, strategy: Any) -> dict[str, Any]:
     """The group `batch` of the sidecar: global and per-replica batch size, in examples."""
-    facts = Facts()
 
     def sizes() -> Sizes:
         if strategy is None:
@@ -297,9 +294,8 @@ def describe_batch(inputs: StepInputs, strategy: Any) -> dict[str, Any]:
         local = len(strategy.extended.worker_devices)
         return inputs.sizes(int(strategy.num_replicas_in_sync), local)
 
-    if found := facts.find("global", sizes):
-        facts.values = dict(zip(("found_by", "global", "per_replica"), found, strict=True))
-    return facts.as_group()
+    found = answers({"sizes": sizes}).get("sizes")
+    return dict(zip(("found_by", "global", "per_replica"), found, strict=True)) if found else {}
 
 
 # Lines of ops

@@ -342,7 +342,7 @@ class StepWindow:
             "cut_steps": [call.number for call in self.calls if call.error],
             "steps_per_call": sorted({call.count for call in self.calls}),
             "calls": [asdict(call) | {"begun_ns": call.begun_ns or None} for call in self.calls],
-            "made_at": self.made_at,
+            "made_at": [*filter(None, self.made_at)],
             "evaluations": [asdict(evaluation) for evaluation in self.evaluations],
         }
 

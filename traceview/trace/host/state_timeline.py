@@ -11,7 +11,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.base.ids import is_in
-from traceview.base.intervals import NEVER, Int64Array, IntervalSet, difference, union
+from traceview.base.intervals import NEVER, Int64Array, IntervalSet, pieces, union
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.state import State
 
@@ -79,7 +79,7 @@ def intersection(first: IntervalSet, second: IntervalSet) -> IntervalSet:
     """The time that both sets cover."""
     if not first.start.size or not second.start.size:
         return NEVER
-    return difference(first, complement(second))
+    return pieces(first, second, inside=True)
 
 
 def complement(intervals: IntervalSet) -> IntervalSet:

@@ -17,7 +17,7 @@ from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.base.ids import in_order, is_in
 from traceview.base.location import Location
 from traceview.base.sweeping import SWEEPS, made_ahead
-from traceview.base.text import enumerated, lazy_pattern
+from traceview.base.text import lazy_pattern
 from traceview.base.timing import stage
 from traceview.trace.columns import (
     NO_DEVICE_EVENTS,
@@ -100,8 +100,6 @@ def _joined_devices(
 
 _DROPPED = lazy_pattern(rb"(?<!\d)(\d{1,18}) events? dropped")
 _DROP_NOTICE: Final = b"Detected GPU events dropped"
-_NAMED_FIELDS: Final = 5
-"""Fields that a line names; more of them are counted."""
 
 _LARGE_BYTES: Final = 1 << 24
 """Of a file; asking the system takes as long as to arrange a small one."""
@@ -281,15 +279,11 @@ class _PartReader:
 
     def sidecar(self) -> Sidecar | None:
         try:
-            sidecar = read_sidecar(self.space.path)
+            return read_sidecar(self.space.path)
         except SidecarError as error:
             text = "the sidecar with settings, lines of Python and waits for cores cannot be read"
             self.problem("sidecar-unreadable", text, str(error))
             return None
-        if sidecar is not None and sidecar.wrong_fields:
-            text = "the sidecar has values of the wrong type or size; these were left out"
-            self.problem("sidecar-fields", text, enumerated(sidecar.wrong_fields, _NAMED_FIELDS))
-        return sidecar
 
     def add_plane(self, plane: Plane, table: PlaneTable) -> None:
         if table.negative_duration_count:

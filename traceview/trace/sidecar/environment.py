@@ -6,12 +6,11 @@ capture tried and failed to read it, `missing` holds the reason by the name of t
 
 from __future__ import annotations
 
-import types
-from functools import cache
+from collections.abc import Mapping
 from math import inf
-from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Final, TypeAlias, TypeVar
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Meta, Struct
 
 from traceview.base.record import (
     Argument,
@@ -28,7 +27,12 @@ from traceview.base.record import (
     TaskName,
     VersionText,
 )
-from traceview.base.text import encodable
+
+LARGEST: Final = 2**62
+"""No count and no time that traceview writes is larger."""
+
+Number: TypeAlias = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
+Measured: TypeAlias = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 
 
 class Command(Record, frozen=True):
@@ -38,7 +42,7 @@ class Command(Record, frozen=True):
         script: Arguments of the script.
     """
 
-    script: tuple[Argument, ...]
+    script: tuple[Argument, ...] = ()
 
 
 class ClusterTask(Record, frozen=True):
@@ -50,9 +54,9 @@ class ClusterTask(Record, frozen=True):
         sizes: Role to its number of tasks.
     """
 
-    role: TaskName | None
-    index: Integer | None
-    sizes: dict[TaskName, Integer] | None
+    role: TaskName | None = None
+    index: Integer | None = None
+    sizes: dict[TaskName, Integer] | None = None
 
 
 class Versions(Record, frozen=True):
@@ -71,16 +75,16 @@ class Versions(Record, frozen=True):
         driver: Driver of the GPUs.
     """
 
-    tensorflow: VersionText | None
-    jax: VersionText | None
-    keras: VersionText | None
-    tf_keras: VersionText | None
-    python: VersionText | None
-    numpy: VersionText | None
-    cuda: VersionText | None
-    cudnn: VersionText | None
-    nccl: VersionText | None
-    driver: VersionText | None
+    tensorflow: VersionText | None = None
+    jax: VersionText | None = None
+    keras: VersionText | None = None
+    tf_keras: VersionText | None = None
+    python: VersionText | None = None
+    numpy: VersionText | None = None
+    cuda: VersionText | None = None
+    cudnn: VersionText | None = None
+    nccl: VersionText | None = None
+    driver: VersionText | None = None
 
 
 class StrategySetup(Record, frozen=True):
@@ -92,22 +96,20 @@ class StrategySetup(Record, frozen=True):
             memory, and replicas that ran show that it is used; memory: the script has it, nothing shows its use.
         replicas: Replicas in sync, in all processes.
         devices: Devices of the replicas of this process, in the order of the replicas.
-        parameter_devices: Devices of mirrored variables.
         cross_device_ops: Class that reduces gradients.
         packs: Number of packs in which gradients are reduced.
         bytes_per_pack: Size of a pack in bytes; 0 leaves it to TensorFlow.
         missing: Name of each field that could not be read to the recorded reason.
     """
 
-    class_: Setting | None
-    found_by: Setting | None
-    replicas: RecordedCount | None
-    devices: tuple[DeviceKey, ...] | None
-    parameter_devices: tuple[DeviceKey, ...] | None
-    cross_device_ops: Setting | None
-    packs: RecordedCount | None
-    bytes_per_pack: RecordedCount | None
-    missing: dict[Message, Message]
+    class_: Setting | None = None
+    found_by: Setting | None = None
+    replicas: RecordedCount | None = None
+    devices: tuple[DeviceKey, ...] | None = None
+    cross_device_ops: Setting | None = None
+    packs: RecordedCount | None = None
+    bytes_per_pack: RecordedCount | None = None
+    missing: Mapping[Message, Message] = {}
 
     @property
     def is_used(self) -> bool:
@@ -123,8 +125,8 @@ class PipelineFunction(Record, frozen=True):
         line: First line of the function; null for one that is not the user's.
     """
 
-    stage: StageName | None
-    line: SourceLine | None
+    stage: StageName | None = None
+    line: SourceLine | None = None
 
 
 class PipelineFunctions(Record, frozen=True):
@@ -134,7 +136,7 @@ class PipelineFunctions(Record, frozen=True):
         functions: From the last stage to the first.
     """
 
-    functions: tuple[PipelineFunction, ...]
+    functions: tuple[PipelineFunction, ...] = ()
 
 
 class BatchSize(Record, frozen=True):
@@ -145,14 +147,12 @@ class BatchSize(Record, frozen=True):
         per_replica: Examples of each replica.
         found_by: What showed it: arguments of the step, the dataset that it reads, or the Python generator that makes the
             batches.
-        missing: Name of each field that could not be read to the recorded reason.
         branches: What the stages of the dataset call.
     """
 
-    global_: RecordedCount | None
-    per_replica: RecordedCount | None
-    found_by: Setting | None
-    missing: dict[Message, Message]
+    global_: RecordedCount | None = None
+    per_replica: RecordedCount | None = None
+    found_by: Setting | None = None
     branches: tuple[PipelineFunctions, ...] = ()
 
 
@@ -166,8 +166,8 @@ class TrainedVariables(Record, frozen=True):
             the variables in each step, or the model is not one of Keras.
     """
 
-    parameters: RecordedCount | None
-    gradient_bytes: RecordedCount | None
+    parameters: RecordedCount | None = None
+    gradient_bytes: RecordedCount | None = None
     accumulation_steps: RecordedCount | None = None
 
 
@@ -178,7 +178,7 @@ class PrecisionSettings(Record, frozen=True):
         policy: Keras module to its mixed-precision policy.
     """
 
-    policy: dict[Setting, Setting] | None
+    policy: dict[Setting, Setting] | None = None
 
 
 class XlaSettings(Record, frozen=True):
@@ -188,7 +188,7 @@ class XlaSettings(Record, frozen=True):
         auto_jit: off, or the level of automatic compilation.
     """
 
-    auto_jit: Setting | None
+    auto_jit: Setting | None = None
 
 
 class DeviceDetails(Record, frozen=True):
@@ -198,7 +198,7 @@ class DeviceDetails(Record, frozen=True):
         device_name: Model of the GPU.
     """
 
-    device_name: ModelName | None
+    device_name: ModelName | None = None
 
 
 class PhysicalDevice(Record, frozen=True):
@@ -210,49 +210,21 @@ class PhysicalDevice(Record, frozen=True):
         logical_devices: Number of logical devices that TensorFlow makes of it.
     """
 
-    type: Setting | None
-    details: DeviceDetails | None
-    logical_devices: RecordedCount | None
+    type: Setting | None = None
+    details: DeviceDetails | None = None
+    logical_devices: RecordedCount | None = None
 
 
 class DeviceSettings(Record, frozen=True):
-    """Devices of the machine, the ones visible to TensorFlow, and the logical devices it makes of them.
+    """Devices of the machine, and the logical devices that TensorFlow makes of them.
 
     Attributes:
         physical: Devices of the machine.
-        visible: Names of the devices that TensorFlow may use.
         logical: Names of the logical devices.
     """
 
-    physical: tuple[PhysicalDevice, ...] | None
-    visible: tuple[DeviceKey, ...] | None
-    logical: tuple[DeviceKey, ...] | None
-
-
-class GpuLink(Record, frozen=True):
-    """How one GPU of the machine is attached.
-
-    Attributes:
-        pcie_generation: PCIe generation during the capture; an idle GPU may lower it.
-        pcie_width: PCIe lanes in use during the capture.
-        pcie_generation_max: Highest PCIe generation.
-        pcie_width_max: Highest number of PCIe lanes.
-    """
-
-    pcie_generation: RecordedCount | None
-    pcie_width: RecordedCount | None
-    pcie_generation_max: RecordedCount | None
-    pcie_width_max: RecordedCount | None
-
-
-class GpuLinks(Record, frozen=True):
-    """All GPUs of the machine, visible to TensorFlow or not.
-
-    Attributes:
-        gpus: The GPUs.
-    """
-
-    gpus: tuple[GpuLink, ...] | None
+    physical: tuple[PhysicalDevice, ...] | None = None
+    logical: tuple[DeviceKey, ...] | None = None
 
 
 class ProcessorCores(Record, frozen=True):
@@ -262,7 +234,7 @@ class ProcessorCores(Record, frozen=True):
         usable_count: Cores that the process may use, by its affinity and the quota of its container.
     """
 
-    usable_count: Integer | None
+    usable_count: Integer | None = None
 
 
 class ProfilerOverhead(Record, frozen=True):
@@ -274,8 +246,8 @@ class ProfilerOverhead(Record, frozen=True):
             chance.
     """
 
-    ratio: float | None
-    spread_ratio: float | None
+    ratio: Measured | None = None
+    spread_ratio: Measured | None = None
 
 
 class PythonTracing(Record, frozen=True):
@@ -286,7 +258,7 @@ class PythonTracing(Record, frozen=True):
             mistakes, such as jax_debug_nans.
     """
 
-    hooks: tuple[Setting, ...]
+    hooks: tuple[Setting, ...] = ()
 
 
 class CompiledArgument(Record, frozen=True):
@@ -296,7 +268,7 @@ class CompiledArgument(Record, frozen=True):
         mesh: Axis of the mesh to its size.
     """
 
-    mesh: dict[AxisName, Integer] | None
+    mesh: dict[AxisName, Integer] | None = None
 
 
 class CompiledFunction(Record, frozen=True):
@@ -307,8 +279,8 @@ class CompiledFunction(Record, frozen=True):
         arguments: The arrays it was last compiled for, 200 at most.
     """
 
-    is_step: bool | None
-    arguments: tuple[CompiledArgument, ...]
+    is_step: bool | None = None
+    arguments: tuple[CompiledArgument, ...] = ()
 
 
 class JaxSetup(Record, frozen=True):
@@ -321,10 +293,10 @@ class JaxSetup(Record, frozen=True):
         functions: Functions of the script.
     """
 
-    device_kind: ModelName | None
-    device_count: RecordedCount | None
-    process_count: RecordedCount | None
-    functions: tuple[CompiledFunction, ...]
+    device_kind: ModelName | None = None
+    device_count: RecordedCount | None = None
+    process_count: RecordedCount | None = None
+    functions: tuple[CompiledFunction, ...] = ()
 
 
 class RecordedEnvironment(Record, frozen=True):
@@ -344,25 +316,23 @@ class RecordedEnvironment(Record, frozen=True):
         variables: Values of a fixed list of environment variables, where set.
         devices: Devices as TensorFlow sees them.
         cores: Processor cores.
-        links: How the GPUs of the machine are connected.
         overhead: Cost of profiling.
     """
 
-    command: Command
-    cluster: ClusterTask
-    versions: Versions
-    strategy: StrategySetup
-    batch: BatchSize
-    training: TrainedVariables
-    precision: PrecisionSettings
-    xla: XlaSettings
-    jax: JaxSetup
-    tracing: PythonTracing
-    variables: dict[Setting, Setting] | None
-    devices: DeviceSettings
-    cores: ProcessorCores
-    links: GpuLinks
-    overhead: ProfilerOverhead
+    command: Command = Command()
+    cluster: ClusterTask = ClusterTask()
+    versions: Versions = Versions()
+    strategy: StrategySetup = StrategySetup()
+    batch: BatchSize = BatchSize()
+    training: TrainedVariables = TrainedVariables()
+    precision: PrecisionSettings = PrecisionSettings()
+    xla: XlaSettings = XlaSettings()
+    jax: JaxSetup = JaxSetup()
+    tracing: PythonTracing = PythonTracing()
+    variables: dict[Setting, Setting] | None = None
+    devices: DeviceSettings = DeviceSettings()
+    cores: ProcessorCores = ProcessorCores()
+    overhead: ProfilerOverhead = ProfilerOverhead()
 
 
 # Samples of NVML, by the number that CUDA gives a GPU, which is also the number in the name of its plane
@@ -377,12 +347,12 @@ class NvmlSamples(Struct, frozen=True):
     (nvml.h, nvmlUtilization_t). `throttle_reasons`: bits as in nvml.h, clocks event reasons.
     """
 
-    t_ns: tuple[int, ...]
-    gpu_utilization_ratio: tuple[float | None, ...]
-    memory_used_bytes: tuple[int | None, ...]
-    sm_clock_hz: tuple[int | None, ...]
-    throttle_reasons: tuple[int | None, ...]
-    power_watts: tuple[float | None, ...]
+    t_ns: tuple[Number, ...] = ()
+    gpu_utilization_ratio: tuple[Measured | None, ...] = ()
+    memory_used_bytes: tuple[Number | None, ...] = ()
+    sm_clock_hz: tuple[Number | None, ...] = ()
+    throttle_reasons: tuple[Number | None, ...] = ()
+    power_watts: tuple[Measured | None, ...] = ()
 
     def known(self, column: tuple[_Number | None, ...], most: float = inf) -> list[_Number]:
         """The values of a column from 0 to `most`; empty if the column and the times differ in length."""
@@ -394,99 +364,26 @@ class NvmlSamples(Struct, frozen=True):
 class NvmlProcess(Struct, frozen=True):
     """Another process on the GPU: its largest memory and its mean utilization, if the driver reports them."""
 
-    pid: int | None
-    memory_bytes: RecordedCount | None
-    utilization_ratio: float | None
+    pid: Number | None = None
+    memory_bytes: RecordedCount | None = None
+    utilization_ratio: Measured | None = None
 
 
 class NvmlGpu(Struct, frozen=True):
     """One GPU. `other_processes`: None where unknown. `missing`: why a field could not be read."""
 
-    ordinal: RecordedCount | None
-    name: str | None
-    samples: NvmlSamples
-    sm_clock_max_hz: RecordedCount | None
-    power_limit_watts: float | None
-    memory_total_bytes: RecordedCount | None
-    other_processes: tuple[NvmlProcess, ...] | None
-    missing: dict[str, str]
+    ordinal: RecordedCount | None = None
+    name: str | None = None
+    samples: NvmlSamples = NvmlSamples()
+    sm_clock_max_hz: RecordedCount | None = None
+    power_limit_watts: Measured | None = None
+    memory_total_bytes: RecordedCount | None = None
+    other_processes: tuple[NvmlProcess, ...] | None = None
+    missing: Mapping[str, str] = {}
 
 
 class NvmlRecord(Struct, frozen=True):
     """The samples of all GPUs; `reason`: why there are none."""
 
-    reason: str | None
-    devices: tuple[NvmlGpu, ...]
-
-
-LARGEST: Final = 2**62
-"""No count and no time that traceview writes is larger."""
-
-_Record = TypeVar("_Record")
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    """The types of the fields with their bounds."""
-    return get_type_hints(kind, include_extras=True)
-
-
-def read_as(kind: type[_Record], value: Any, wrong: list[str], path: str = "") -> _Record:
-    """`value` as a struct of text, numbers, booleans, tuples, dictionaries with text keys, and such structs.
-
-    The dotted names of fields of another type are added to `wrong`, each prefixed with `path`. A trailing
-    underscore, which Python needs in `class_`, is not part of a key.
-    """
-    if value is not None and not isinstance(value, dict):
-        wrong.append(path or "the whole file")
-    fields = value if isinstance(value, dict) else {}
-    read: dict[str, Any] = {}
-    hashable: Any = kind
-    for name, hint in _hints(hashable).items():
-        key = name.removesuffix("_")
-        read[name] = _field(fields.get(key), hint, wrong, f"{path}.{key}" if path else key)
-    return kind(**read)
-
-
-def _field(value: Any, hint: Any, wrong: list[str], path: str) -> Any:
-    if value is not None:
-        try:
-            return _typed(value, hint, wrong, path)
-        except ValidationError:
-            wrong.append(path)
-    return _empty(hint, wrong, path)
-
-
-def _empty(hint: Any, wrong: list[str], path: str) -> Any:
-    if get_origin(hint) in (tuple, dict):
-        return get_origin(hint)()
-    if isinstance(hint, type) and issubclass(hint, Struct):
-        return read_as(hint, None, wrong, path)
-    return None
-
-
-def _only(kind: type[Any], value: Any) -> Any:
-    """A list or an object; `convert` would fail otherwise for a text with half of a surrogate pair."""
-    if not isinstance(value, kind):
-        raise ValidationError
-    return value
-
-
-def _typed(value: Any, hint: Any, wrong: list[str], path: str) -> Any:
-    """The value as one of its type; raises `ValidationError` for another type, or outside of its bounds."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        (hint,) = (argument for argument in arguments if argument is not type(None))
-        return None if value is None else _typed(value, hint, wrong, path)
-    # All elements or none: a list with a hole in it would mean something else.
-    if origin is tuple:
-        return tuple(_typed(item, arguments[0], wrong, path) for item in _only(list, value))
-    if origin is dict:
-        items = _only(dict, value).items()
-        return {encodable(key): _typed(item, arguments[1], wrong, path) for key, item in items}
-    if isinstance(hint, type) and issubclass(hint, Struct):
-        return read_as(hint, _only(dict, value), wrong, path)
-    # Written so that NaN is refused too.
-    if isinstance(value, int | float) and not abs(value) <= LARGEST:
-        raise ValidationError
-    return convert(encodable(value) if isinstance(value, str) else value, hint)
+    reason: str | None = None
+    devices: tuple[NvmlGpu, ...] = ()

@@ -8,11 +8,11 @@ from __future__ import annotations
 import binascii
 import zlib
 from base64 import b64decode
-from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Literal, TypeAlias
 
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import DecodeError, Meta, Struct, ValidationError, json
 from msgspec.structs import asdict
 
 from traceview.base.intervals import Int32Array, Int64Array
@@ -22,16 +22,17 @@ from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_NS
 from traceview.trace.sidecar.environment import (
     LARGEST,
+    Number,
     NvmlRecord,
     PhysicalDevice,
     RecordedEnvironment,
-    read_as,
 )
 
 _MOST_BYTES: Final = 1 << 26
 """Of a text when unpacked; the largest that traceview writes has a quarter of it."""
 _ROW_BYTES: Final = 16
-_COLLECTION_FIELDS: Final = 3
+_Moment: TypeAlias = Annotated[int, Meta(ge=0, lt=LARGEST // 2)]
+_Index: TypeAlias = Annotated[int, Meta(ge=0, le=LARGEST)]
 _WAITS: Final[dict[str, tuple[str, ...]]] = {
     "concurrent/futures/_base.py": ("result", "wait"),
     "multiprocessing/connection.py": ("_poll", "_recv", "wait"),
@@ -55,26 +56,30 @@ _NATIVE: Final[dict[str, tuple[str, ...]]] = {
 """Functions that hand ops or graphs to the native code of TensorFlow, and fetch values (2.15 to 2.21)."""
 
 
+class SidecarError(Exception):
+    """The sidecar exists but is not readable; the message says why."""
+
+
 class PythonThread(Struct, frozen=True):
     """A sampled thread.
 
     `ident`: the address that pthread_self returns. `name`, `native_id`: None unless Python started it.
     """
 
-    ident: int | None
-    name: str | None
-    native_id: int | None
+    ident: Number | None = None
+    name: str | None = None
+    native_id: Number | None = None
 
 
 class PythonRecord(Struct, frozen=True):
     """The group of the sidecar. `collections`: start, length and generation of each long garbage collection."""
 
-    threads: tuple[PythonThread, ...]
-    stacks: str | None
-    samples: str | None
-    cpu: str | None
-    late: str | None
-    collections: tuple[tuple[int, ...], ...]
+    threads: tuple[PythonThread, ...] = ()
+    stacks: str | None = None
+    samples: str | None = None
+    cpu: str | None = None
+    late: str | None = None
+    collections: tuple[tuple[_Moment, _Moment, _Moment], ...] = ()
 
 
 PythonState: TypeAlias = Literal["runs", "waits", "native"]
@@ -142,29 +147,23 @@ class PythonSamples(Struct, frozen=True, eq=False):
 class _Tables(Struct, frozen=True):
     files: tuple[str, ...]
     functions: tuple[str, ...]
-    frames: tuple[tuple[int, ...], ...]
-    stacks: tuple[tuple[int, ...], ...]
+    frames: tuple[tuple[_Index, _Index, _Index, _Index], ...]
+    stacks: tuple[tuple[_Index, ...], ...]
 
 
-def python_samples(record: PythonRecord, wrong: list[str], path: str) -> PythonSamples | None:
-    """The samples of a record; None without any. What is not readable is named in `wrong`, and nothing of it is kept."""
+def python_samples(record: PythonRecord) -> PythonSamples | None:
+    """The samples of a record; None without any. Raises `SidecarError` where they are not readable."""
     if record.samples is None or record.stacks is None:
         return None
-    import json
-
     try:
-        content = unpacked(record.samples)
-        cpu, late = (b"" if text is None else unpacked(text) for text in (record.cpu, record.late))
-        tables: Any = json.loads(unpacked(record.stacks))
-    except (binascii.Error, zlib.error, ValueError, RecursionError):
-        wrong.append(f"{path}.samples")
-        return None
-    in_tables: list[str] = []
-    samples = _joined(content, cpu, late, read_as(_Tables, tables, in_tables), record)
-    if in_tables or samples is None:
-        wrong.append(f"{path}.stacks")
-        return None
+        tables = json.decode(unpacked(record.stacks), type=_Tables)
+        samples = _joined(record.samples, tables, record)
+    except (*_UNREADABLE, IndexError) as error:
+        raise SidecarError("no samples of Python - at `$.python`") from error
     return samples if samples.count else None
+
+
+_UNREADABLE: Final = (binascii.Error, zlib.error, ValueError, DecodeError, RecursionError)
 
 
 def unpacked(text: str) -> bytes:
@@ -176,27 +175,17 @@ def unpacked(text: str) -> bytes:
     return content
 
 
-def _joined(
-    content: bytes, cpu: bytes, late: bytes, tables: _Tables, record: PythonRecord
-) -> PythonSamples | None:
-    """The columns and the tables; None where they do not fit together."""
+def _joined(samples: str, tables: _Tables, record: PythonRecord) -> PythonSamples:
+    """The columns and the tables; raises `IndexError` or `ValueError` where they do not fit together."""
+    content = unpacked(samples)
     count, rest = divmod(len(content), _ROW_BYTES)
-    frame_count = len(tables.frames)
-    if (
-        rest
-        or not all(_is_frame(frame, tables) for frame in tables.frames)
-        or not all(0 <= frame < frame_count for stack in tables.stacks for frame in stack)
-    ):
-        return None
     passed = np.frombuffer(content, "<i8", count).astype(np.int64)
-    thread = np.frombuffer(content, "<i4", count, 8 * count).astype(np.int32)
-    stack = np.frombuffer(content, "<i4", count, 12 * count).astype(np.int32)
+    # Without a sign, so that a negative number is none of a thread or a stack either.
+    thread, stack = np.frombuffer(content, "<u4", 2 * count, 8 * count).reshape(2, count)
     t_ns = np.cumsum(passed)
-    if not (_are_below(thread, len(record.threads)) and _are_below(stack, len(tables.stacks))):
-        return None
-    if (passed < 0).any() or (t_ns < 0).any():
-        return None
-    late_us = _of_each(late, "<i4", count)
+    if rest or (passed < 0).any() or (t_ns < 0).any() or (thread >= len(record.threads)).any():
+        raise ValueError("no samples")
+    late_us = _of_each(record.late, "<i4", count)
     frames = [
         PythonFrame(tables.files[file], tables.functions[function], line, bool(is_user))
         for file, function, line, is_user in tables.frames
@@ -207,16 +196,16 @@ def _joined(
     callers, around = _numbered([each[end:] for each, (_, end) in parts])
     return PythonSamples(
         t_ns=t_ns,
-        thread=thread,
+        thread=thread.astype(np.int32),
         stack=own[stack],
         around=around[stack],
-        cpu_us=_of_each(cpu, "<i8", count),
+        cpu_us=_of_each(record.cpu, "<i8", count),
         late_ns=np.where(late_us < 0, -1, late_us * 1000),
         threads=record.threads,
         frames=tuple(frames),
         stacks=stacks,
         callers=callers,
-        collected_ns=_collections(record),
+        collected_ns=np.array(record.collections, np.int64).reshape(-1, 3)[:, :2],
     )
 
 
@@ -243,31 +232,12 @@ def _numbered(
     return tuple(number_of), np.array([number_of[value] for value in values], dtype=np.int32)
 
 
-def _of_each(content: bytes, type_: str, count: int) -> Int64Array:
+def _of_each(text: str | None, type_: str, count: int) -> Int64Array:
     """A number for each sample, -1 where there is not one for each."""
+    content = b"" if text is None else unpacked(text)
     if len(content) != np.dtype(type_).itemsize * count:
         return np.full(count, -1, dtype=np.int64)
     return np.frombuffer(content, type_, count).astype(np.int64)
-
-
-def _collections(record: PythonRecord) -> Int64Array:
-    known = [
-        row[:2]
-        for row in record.collections
-        if len(row) == _COLLECTION_FIELDS and all(0 <= value < LARGEST // 2 for value in row)
-    ]
-    return np.array(known, dtype=np.int64).reshape(-1, 2)
-
-
-def _is_frame(frame: tuple[int, ...], tables: _Tables) -> bool:
-    if len(frame) != len(PythonFrame.__struct_fields__):
-        return False
-    file, function, line, _ = frame
-    return 0 <= file < len(tables.files) and 0 <= function < len(tables.functions) and line >= 0
-
-
-def _are_below(column: Int32Array, count: int) -> bool:
-    return bool(((column >= 0) & (column < count)).all())
 
 
 _DEVICE: Final = lazy_pattern(
@@ -279,19 +249,18 @@ _DEVICE: Final = lazy_pattern(
 class FunctionPlacement(Struct, frozen=True):
     """One step function and the devices that its ops ask for.
 
-    `step`: the name under which its calls are counted as steps. `op_count`: its ops, those of inner functions among them;
-    `ops_per_device`: those that ask for a device. `training_loop`: the type of the op that repeats whole steps inside the
+    `step`: the name under which its calls are counted as steps. `ops_per_device`: the ops, those of inner functions among them,
+    that ask for a device. `training_loop`: the type of the op that repeats whole steps inside the
     function. `not_mirrored`: trainable variables that all replicas share, instead of a copy for each. `replica_runs`: how
     often its graph calls `Strategy.run`, if that is several times one after the other. `traced_by`: what differs between its
     graphs: how many tensors an argument holds, a value of Python, the shape of a tensor, or anything else.
     """
 
-    step: FunctionName | None
-    name: FunctionName | None
-    op_count: RecordedCount | None
-    ops_per_device: dict[DeviceKey, RecordedCount]
-    training_loop: FunctionName | None
-    not_mirrored: RecordedCount | None
+    step: FunctionName | None = None
+    name: FunctionName | None = None
+    ops_per_device: Mapping[DeviceKey, RecordedCount] = {}
+    training_loop: FunctionName | None = None
+    not_mirrored: RecordedCount | None = None
     replica_runs: RecordedCount | None = None
     traced_by: tuple[Annotated[str, one_of("structure", "python", "shape", "other")], ...] = ()
 
@@ -299,7 +268,7 @@ class FunctionPlacement(Struct, frozen=True):
 class RecordedPlacement(Struct, frozen=True):
     """The step functions of the window."""
 
-    functions: tuple[FunctionPlacement, ...]
+    functions: tuple[FunctionPlacement, ...] = ()
 
 
 def local_device(name: str, role: str | None, index: int | None) -> str:
@@ -324,8 +293,8 @@ _MOST_THREADS: Final = 1 << 15
 class ThreadsRecord(Struct, frozen=True):
     """The group of the sidecar."""
 
-    rows: str | None
-    unnamed: tuple[RecordedCount, ...]
+    rows: str | None = None
+    unnamed: tuple[RecordedCount, ...] = ()
 
 
 class ThreadTimes(Struct, frozen=True, eq=False):
@@ -343,38 +312,32 @@ class ThreadTimes(Struct, frozen=True, eq=False):
     unnamed: frozenset[int]
 
 
-def thread_times(record: ThreadsRecord, wrong: list[str], path: str) -> ThreadTimes | None:
-    """The clocks of a record; None without any. What is not readable is named in `wrong`, and nothing of it is kept."""
+def thread_times(record: ThreadsRecord) -> ThreadTimes | None:
+    """The clocks of a record; None without any. Raises `SidecarError` where they are not readable."""
     if record.rows is None:
         return None
     try:
-        content = unpacked(record.rows)
-    except (binascii.Error, zlib.error, ValueError):
-        wrong.append(f"{path}.rows")
-        return None
-    count, rest = divmod(len(content), 8 * _COLUMNS)
-    differences = np.frombuffer(content, "<i8", _COLUMNS * count).reshape(_COLUMNS, count)
+        differences = np.frombuffer(unpacked(record.rows), "<i8").reshape(_COLUMNS, -1)
+    except _UNREADABLE as error:
+        raise SidecarError("no clocks of threads - at `$.threads.rows`") from error
     t_ns, thread, ident, ran_ns, waited_ns = columns = np.cumsum(
         differences, axis=1, dtype=np.int64
     )
     new = np.diff(thread) != 0
     if (
-        rest
-        or new.sum() >= _MOST_THREADS
+        new.sum() >= _MOST_THREADS
         or (columns < 0).any()
         or (columns[:3] > LARGEST).any()
         or (columns[3:] > LARGEST // PS_PER_NS).any()
         or (np.diff(thread) < 0).any()
         or any((np.diff(column)[~new] < 0).any() for column in (t_ns, ran_ns, waited_ns))
     ):
-        wrong.append(f"{path}.rows")
-        return None
+        raise SidecarError("clocks of threads that none can be - at `$.threads.rows`")
     unnamed = frozenset(record.unnamed)
-    return ThreadTimes(t_ns, thread, ident, ran_ns, waited_ns, unnamed) if count else None
+    return ThreadTimes(t_ns, thread, ident, ran_ns, waited_ns, unnamed) if t_ns.size else None
 
 
-_SIZES: Final = r"^[\d,]{0,99}$"
-_ARRAY: Final = r"^~?(?:bool|u?int\d{1,2}|b?float\d[\dbefmnuz_]{0,14}|complex\d{2,3}|key<[a-z_]{1,12}>)\[[\d,]{0,99}\]$"
+_ARRAY: Final = r"^~?(?:bool|u?int\d{1,2}|b?float\d[\dbefmnuz_]{0,14}|complex\d{2,3}|key<[a-z_]{1,12}>)?\[[\d,]{0,99}\]$"
 """Shapes of the types that JAX has; redaction leaves them."""
 _STATIC: Final = r"^(?:bool|bytes|complex|float|frozenset|int|NoneType|object|str|tuple)$"
 SUFFIX: Final = ".traceview.json"
@@ -384,8 +347,8 @@ _TRACE_SUFFIX: Final = ".xplane.pb"
 class RecordedEvaluation(Struct, frozen=True):
     """What was evaluated after the step of number `after`: calls by function."""
 
-    after: RecordedCount | None
-    functions: dict[str, RecordedCount]
+    after: RecordedCount | None = None
+    functions: Mapping[str, RecordedCount] = {}
 
 
 class RecordedWindow(Struct, frozen=True):
@@ -395,24 +358,24 @@ class RecordedWindow(Struct, frozen=True):
     a call with one marker made. `evaluations`: what ran between steps. `made_at`: lines that had Keras make a training function.
     """
 
-    edge_steps: tuple[RecordedCount, ...]
-    cut_steps: tuple[RecordedCount, ...]
-    steps_per_call: tuple[RecordedCount, ...]
-    evaluations: tuple[RecordedEvaluation, ...]
-    made_at: tuple[SourceLine, ...]
+    edge_steps: tuple[RecordedCount, ...] = ()
+    cut_steps: tuple[RecordedCount, ...] = ()
+    steps_per_call: tuple[RecordedCount, ...] = ()
+    evaluations: tuple[RecordedEvaluation, ...] = ()
+    made_at: tuple[SourceLine, ...] = ()
 
 
 class ClockReading(Struct, frozen=True):
     """Unix nanoseconds at a moment of the capture."""
 
-    wall_ns: Annotated[int, Meta(ge=0, le=LARGEST)] | None
+    wall_ns: Annotated[int, Meta(ge=0, le=LARGEST)] | None = None
 
 
 class RecordedClock(Struct, frozen=True):
     """The moments just before the profile started and stopped."""
 
-    starting: ClockReading
-    stopped: ClockReading
+    starting: ClockReading = ClockReading()
+    stopped: ClockReading = ClockReading()
 
 
 class GraphValues(Struct, frozen=True):
@@ -434,70 +397,68 @@ class GraphValues(Struct, frozen=True):
     Keras 3, to each of which graphs add a number.
     """
 
-    float64_ops: tuple[str, ...]
-    constant_ops: tuple[str, ...]
-    batch_ops: tuple[str, ...]
-    untrained_ops: tuple[str, ...]
-    variable_ops: tuple[str, ...]
-    fixed_ops: tuple[str, ...]
-    summed_ops: tuple[str, ...]
-    dense_ops: tuple[str, ...]
-    again_ops: tuple[str, ...]
-    idle_ops: tuple[str, ...]
-    sent_ops: tuple[str, ...]
-    pair_ops: tuple[str, ...]
-    dropped_ops: tuple[str, ...]
-    apart_ops: tuple[str, ...]
-    copied_ops: tuple[str, ...]
-    kept_percent: RecordedCount | None
-    copied_percent: RecordedCount | None
-    same_batch: RecordedCount | None
-    makes_batches: tuple[str, ...]
-    lines: tuple[str, ...]
-    line_of: dict[str, RecordedCount | None]
-    flops: dict[str, RecordedCount]
-    layers: tuple[str, ...]
+    float64_ops: tuple[str, ...] = ()
+    constant_ops: tuple[str, ...] = ()
+    batch_ops: tuple[str, ...] = ()
+    untrained_ops: tuple[str, ...] = ()
+    variable_ops: tuple[str, ...] = ()
+    fixed_ops: tuple[str, ...] = ()
+    summed_ops: tuple[str, ...] = ()
+    dense_ops: tuple[str, ...] = ()
+    again_ops: tuple[str, ...] = ()
+    idle_ops: tuple[str, ...] = ()
+    sent_ops: tuple[str, ...] = ()
+    pair_ops: tuple[str, ...] = ()
+    dropped_ops: tuple[str, ...] = ()
+    apart_ops: tuple[str, ...] = ()
+    copied_ops: tuple[str, ...] = ()
+    kept_percent: RecordedCount | None = None
+    copied_percent: RecordedCount | None = None
+    same_batch: RecordedCount | None = None
+    makes_batches: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    line_of: Mapping[str, RecordedCount | None] = {}
+    flops: Mapping[str, RecordedCount] = {}
+    layers: tuple[str, ...] = ()
 
 
 class CompiledFor(Struct, frozen=True):
     """What an argument was when a function of JAX was compiled: `type`, as `float32[96,128]`, or `static`, its type in Python.
 
-    `~` before a type: that of a Python number. `devices`, `shard`: on how many, and the shape on each; None where it is on none by choice.
+    `~` before a type: that of a Python number.
     """
 
-    type: Annotated[str, Meta(pattern=_ARRAY)] | None
-    static: Annotated[str, Meta(pattern=_STATIC)] | None
-    devices: RecordedCount | None
-    shard: Annotated[str, Meta(pattern=_SIZES)] | None
+    type: Annotated[str, Meta(pattern=_ARRAY)] | None = None
+    static: Annotated[str, Meta(pattern=_STATIC)] | None = None
 
 
 class ArgumentChange(Struct, frozen=True):
     """An argument that differs from the time before; None where there was none of this name."""
 
-    name: str | None
-    old: CompiledFor | None
-    new: CompiledFor | None
+    name: str | None = None
+    old: CompiledFor | None = None
+    new: CompiledFor | None = None
 
 
 class RecordedCompilation(Struct, frozen=True):
     """A function of JAX was compiled again; `t_ns`: Unix. `is_new_function`: the script has made it anew."""
 
-    t_ns: Annotated[int, Meta(ge=0, le=LARGEST)] | None
-    is_new_function: bool | None
-    changes: tuple[ArgumentChange, ...]
+    t_ns: Annotated[int, Meta(ge=0, le=LARGEST)] | None = None
+    is_new_function: bool | None = None
+    changes: tuple[ArgumentChange, ...] = ()
 
 
 class RecompiledFunction(Struct, frozen=True):
     """A function of the script, and when it was compiled again."""
 
-    name: FunctionName | None
-    compilations: tuple[RecordedCompilation, ...]
+    name: FunctionName | None = None
+    compilations: tuple[RecordedCompilation, ...] = ()
 
 
 class RecordedCompilations(Struct, frozen=True):
     """The functions that JAX compiled."""
 
-    functions: tuple[RecompiledFunction, ...]
+    functions: tuple[RecompiledFunction, ...] = ()
 
 
 class RecordedLoad(Struct, frozen=True):
@@ -506,12 +467,12 @@ class RecordedLoad(Struct, frozen=True):
     `children_ns` is that of the processes that it had started, in another time, which begins earlier.
     """
 
-    elapsed_ns: RecordedCount | None
-    busy_ns: RecordedCount | None
-    own_ns: RecordedCount | None
-    children_elapsed_ns: RecordedCount | None
-    children_ns: RecordedCount | None
-    cores: RecordedCount | None
+    elapsed_ns: RecordedCount | None = None
+    busy_ns: RecordedCount | None = None
+    own_ns: RecordedCount | None = None
+    children_elapsed_ns: RecordedCount | None = None
+    children_ns: RecordedCount | None = None
+    cores: RecordedCount | None = None
 
     @property
     def free_cores(self) -> float | None:
@@ -524,31 +485,26 @@ class RecordedLoad(Struct, frozen=True):
 class _Groups(Struct, frozen=True):
     """The groups of the sidecar that are used as they are read."""
 
-    window: RecordedWindow
-    clock: RecordedClock
-    placement: RecordedPlacement
-    graphs: GraphValues
-    jax: RecordedCompilations
-    load: RecordedLoad
-    outside_view: NvmlRecord
+    window: RecordedWindow = RecordedWindow()
+    clock: RecordedClock = RecordedClock()
+    placement: RecordedPlacement = RecordedPlacement()
+    graphs: GraphValues = GraphValues()
+    jax: RecordedCompilations = RecordedCompilations()
+    load: RecordedLoad = RecordedLoad()
+    outside_view: NvmlRecord = NvmlRecord()
 
 
 class _Rest(Struct, frozen=True):
-    python: PythonRecord
-    threads: ThreadsRecord
+    python: PythonRecord = PythonRecord()
+    threads: ThreadsRecord = ThreadsRecord()
 
 
 class Sidecar(_Groups, frozen=True):
-    """The part of the sidecar that the analysis uses.
+    """The part of the sidecar that the analysis uses. `python`: samples of Python stacks. `threads`: clocks of all threads."""
 
-    `python`: samples of Python stacks. `threads`: clocks of all threads. `wrong_fields`: dotted names of fields of the wrong
-    type, which were left out.
-    """
-
-    environment: RecordedEnvironment
-    python: PythonSamples | None
-    threads: ThreadTimes | None
-    wrong_fields: tuple[str, ...]
+    environment: RecordedEnvironment = RecordedEnvironment()
+    python: PythonSamples | None = None
+    threads: ThreadTimes | None = None
 
     @property
     def physical_gpus(self) -> tuple[PhysicalDevice, ...]:
@@ -560,10 +516,6 @@ class Sidecar(_Groups, frozen=True):
     def has_virtual_gpus(self) -> bool:
         """Whether a GPU is divided into several logical devices."""
         return any((gpu.logical_devices or 1) > 1 for gpu in self.physical_gpus)
-
-
-class SidecarError(Exception):
-    """The sidecar exists but is not readable; the message says why."""
 
 
 def sidecar_of(trace: Location) -> Location:
@@ -582,39 +534,25 @@ def read_sidecar(trace: Location) -> Sidecar | None:
     except OSError:
         # The name is too long with this suffix.
         return None
-    import json
-
     try:
-        content = json.loads(path.read_text("utf-8", "strict"))
+        return _sidecar(path.read_bytes())
     except OSError as error:
         raise SidecarError(f"{path.name}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        # What is cut off ends in the text that it breaks.
-        place = getattr(error, "start", None)
-        if isinstance(error, json.JSONDecodeError):
-            place = len(error.doc[: error.pos].encode())
-        where = "" if place is None else f" at byte {place}"
-        raise SidecarError(f"{path.name} is damaged or cut off{where}") from error
-    if not isinstance(content, dict):
-        raise SidecarError(f"{path.name} is not a sidecar of traceview")
-    return _sidecar(content)
+    except (ValidationError, SidecarError) as error:
+        raise SidecarError(f"{path.name} is not as traceview writes it: {error}") from error
+    except (DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise SidecarError(f"{path.name} is damaged or cut off: {error}") from error
 
 
-def _sidecar(content: object) -> Sidecar:
-    wrong: list[str] = []
-    environment = read_as(RecordedEnvironment, content, wrong)
-    groups, rest = read_as(_Groups, content, wrong), read_as(_Rest, content, wrong)
-    python = python_samples(rest.python, wrong, "python")
-    threads = thread_times(rest.threads, wrong, "threads")
-    distinct = tuple(dict.fromkeys(wrong))
+def _sidecar(content: bytes) -> Sidecar:
+    groups, rest = json.decode(content, type=_Groups), json.decode(content, type=_Rest)
     return Sidecar(
         **asdict(groups),
-        environment=environment,
-        python=python,
-        threads=threads,
-        wrong_fields=distinct,
+        environment=json.decode(content, type=RecordedEnvironment),
+        python=python_samples(rest.python),
+        threads=thread_times(rest.threads),
     )
 
 
-NOTHING_RECORDED: Final = _sidecar({})
+NOTHING_RECORDED: Final = Sidecar()
 """Stands for the sidecar of a host that has none."""
