@@ -78,7 +78,7 @@ def _part(op: Any) -> float:
     """Which part of its input what picks some gives, by the shapes; 1 where they do not tell, but of a diagonal 0."""
     if op.type in _DIAGONALS:
         rank = op.inputs[0].shape.rank
-        return 1 / (rank and op.inputs[0].shape[-1] or float("inf"))
+        return 1 / ((rank and op.inputs[0].shape[-1]) or float("inf"))
     shapes = [tensor.shape for tensor in (op.inputs[0], op.outputs[0])]
     if any(shape.rank is None for shape in shapes):
         return 1.0

@@ -46,8 +46,13 @@ class Sidecar:
     def write(self, path: Path) -> None:
         """Replace a file by the current fields; raises `OSError`."""
         fields = {"schema_version": SCHEMA_VERSION, "state": self.state, **self.groups}
-        text = json.dumps(fields, indent=2, ensure_ascii=False, default=str)
+        text = json.dumps(fields, indent=2, ensure_ascii=False, default=_plain)
         write_whole(path, f"{text}\n".encode("utf-8", "replace"))
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy as one of Python, anything else as text: the reader takes no text for a number."""
+    return value.item() if hasattr(value, "item") else str(value)
 
 
 class WindowListener:

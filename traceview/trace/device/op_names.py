@@ -208,7 +208,6 @@ def _as_made(name: str) -> str:
 
 
 def _without_replica(name: str) -> str:
-    name = _as_made(name)
     if "replica_" in name:
         name = _REPLICA_PART.sub("", name)
     return _UPDATE_PART.sub("update", name) if "update_" in name else name
