@@ -32,6 +32,7 @@ from traceview.analysis.facts.layers import (
 )
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.op_work import (
+    label_flops,
     label_ps,
     line_of,
     needless,
@@ -385,7 +386,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     # No trace shows what an op depends on.
     nowhere = np.zeros_like(is_model)
     fixed, phases = named["fixed_ops"], context.trace.once(label_places).phase
-    drawn = labels_by_name(context, DRAWN)
+    drawn, products = labels_by_name(context, DRAWN), context.trace.once(label_flops) != 0
     keys = {"variable_ops": ("dense", "dense_ops"), "untrained_ops": ("zeros", "idle_ops")}
     for rule, field in _BY_GRAPH:
         labels = named[field] & is_model & ~fixed
@@ -397,6 +398,8 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
             own, made_by = "converted", _CONVERTS
         if rule is UNTRAINED and not own and 2 * ps[labels & drawn].sum() > ps[labels].sum():
             own = "random"
+        if rule is VARIABLE_WORK and not own and 2 * ps[labels & products].sum() > ps[labels].sum():
+            own = "products"
         yield _of_ops(context, rule, labels, shown=nowhere, key=own, made_by=made_by)
     if context.once(_gives_examples_again) and not context.trace.once(assigns_eagerly):
         frozen = named["batch_ops"] & fixed & is_model
