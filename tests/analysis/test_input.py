@@ -17,6 +17,7 @@ from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import finding_of, lost_ps
 from tests.python_sidecars import Line, native_threads
 from tests.sidecars import write_sidecar
+from traceview.analysis.facts.input_supply import DETERMINED
 from traceview.analysis.gpu_time.input import Input, _slowest
 from traceview.analysis.gpu_time.input_rules import INPUT_BOUND, action_for
 from traceview.analysis.rules.finding import Finding
@@ -487,8 +488,8 @@ def test_what_a_stage_drops_is_made_for_nothing(
     [
         ("Repeat[{}]::ParallelMapV2", 3, "Put the slow stage, with"),
         ("Repeat[{}]::ParallelMapV2", 2, "Store what is the same"),
-        ("Repeat[{}]::ParallelMapV2 RandomUniform", 3, "Store what is the same"),
-        ("Repeat[{}]::ParallelMapV2 StatelessRandomNormalV2", 3, "Store what is the same"),
+        ("Repeat[{}]::ParallelMapV2 RandomUniform", 3, "Make the mapped function"),
+        ("Repeat[{}]::ParallelMapV2 StatelessRandomNormalV2", 3, "Make the mapped function"),
         ("Repeat[{}]::ParallelMapV2 Add", 3, "Put the slow stage, with"),
         ("Repeat[{}]::MapAndBatch", 3, "Put the slow stage, with"),
         ("Repeat[{}]::MapAndBatch 1", 3, "Map in parallel"),
@@ -666,6 +667,55 @@ def test_a_pipeline_that_is_debugged_runs_on_one_thread(is_debugged: bool, tmp_p
     assert bound.action.startswith(f"Turn {mode} off") is is_debugged
     # That it does not work ahead is the mode's doing.
     assert any(each.value == "prefetch" for each in bound.evidence) is not is_debugged
+
+
+@pytest.mark.parametrize(
+    ("hooks", "draws", "said"),
+    [
+        (
+            [DETERMINED],
+            True,
+            ": op determinism lets Map make one call at a time in crop, train.py:7",
+        ),
+        ([DETERMINED], False, ": Map is too slow"),
+        ([], True, ": Map is too slow"),
+    ],
+)
+def test_with_op_determinism_maps_that_draw_make_one_call_at_a_time(
+    hooks: list[str], draws: bool, said: str, tmp_path: Path
+) -> None:
+    function = {"stage": "ParallelMap", "line": "train.py:7 in crop", "draws": draws}
+    sidecar = {"tracing": {"hooks": hooks}, "batch": {"branches": [{"functions": [function]}]}}
+    bound = bound_of(waiting(40, ("Root", 0, 40), ("Root::Map", 0, 40)), tmp_path, sidecar)
+    assert bound.title.endswith(f" for input{said}")
+    assert bound.action.startswith("Draw from") is ("determinism" in said)
+
+
+@pytest.mark.parametrize(
+    ("scope", "draws", "action"),
+    [
+        ("while/body/_1/while/", True, "Compute on whole arrays"),
+        ("", True, "Make the mapped function cheaper"),
+        ("", False, "Store what is the same"),
+    ],
+)
+def test_what_a_map_does_decides_what_helps(
+    scope: str, draws: bool, action: str, tmp_path: Path
+) -> None:
+    trace = new_trace(length_ms=1000)
+    worker = trace.thread("tf_data_private_threadpool", 40)
+    executor = trace.thread("tf_Compute", 41)
+    for step in steps_of_100(trace):
+        step.host(WAIT, 0, 60)
+        step.host("Iterator::Root", 0, 60, {"id": 1})
+        step.host("Iterator::Root::ParallelMapV2", 0, 60, {"id": 2, "parent_id": 1}, thread=worker)
+        step.host("InstantiatedCapturedFunction::Run", 1, 55, {"id": 9}, thread=worker)
+        step.host(f"{scope}mask/SelectV2:SelectV2", 1, 50, thread=worker)
+        step.host("FunctionRun", 60, 100)
+        step.host("replica_0/x:MatMul", 60, 100, thread=executor)
+    function = {"stage": "ParallelMap", "line": "train.py:7 in crop", "draws": draws}
+    sidecar = {"batch": {"branches": [{"functions": [function]}]}}
+    assert bound_of(trace, tmp_path, sidecar).action.startswith(action)
 
 
 def test_the_device_whose_batch_comes_late_is_named_and_who_waits_for_it(tmp_path: Path) -> None:

@@ -116,15 +116,22 @@ def test_what_slows_all_python_down_is_noted(monkeypatch: pytest.MonkeyPatch) ->
     assert after - before == {"tracemalloc", "sys.setprofile"}
 
 
-def test_modes_that_find_mistakes_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_determined", [True, False])
+def test_modes_that_find_mistakes_are_noted(
+    is_determined: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As modules that are loaded know them; what they do not know is off."""
     config = SimpleNamespace(jax_debug_nans=True, jax_disable_jit=False)
     monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(config=config))
     data = "tensorflow.python.data.ops.debug_mode"
     monkeypatch.setitem(sys.modules, data, SimpleNamespace(DEBUG_MODE=True))
+    repeats = "tensorflow.python.util._pywrap_determinism"
+    monkeypatch.setitem(sys.modules, repeats, SimpleNamespace(is_enabled=lambda: is_determined))
     placement = SimpleNamespace(_context=SimpleNamespace(log_device_placement=False))
     monkeypatch.setitem(sys.modules, "tensorflow.python.eager.context", placement)
     found = hooks(monkeypatch) - {"sys.settrace", "sys.monitoring"}
+    assert ("tf.config.experimental.enable_op_determinism" in found) is is_determined
+    found.discard("tf.config.experimental.enable_op_determinism")
     assert found == {"tf.data.experimental.enable_debug_mode", "jax_debug_nans"}
 
 

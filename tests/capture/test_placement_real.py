@@ -229,6 +229,7 @@ def test_batches_and_what_trains(
     # The others are of TensorFlow and Keras.
     assert len(lines) == (name == "a generator in a graph")
     assert all(line.endswith(" in <lambda>") for line in lines)
+    assert not any(each["draws"] for branch in branches for each in branch["functions"])
     assert groups["training"].get("parameters") == parameters
     assert groups["training"].get("gradient_bytes") == (parameters and 4 * parameters)
     assert (groups["placement"]["functions"] == []) is (parameters is None)

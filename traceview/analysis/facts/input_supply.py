@@ -48,6 +48,7 @@ from traceview.trace.host.pipeline import (
 )
 from traceview.trace.host.state_timeline import intersection, joined_spans
 from traceview.trace.model import Trace
+from traceview.trace.sidecar.environment import PipelineFunction
 from traceview.trace.state import State
 
 _WORKS_AHEAD = lazy_pattern(
@@ -152,9 +153,24 @@ def supply_of(context: Run, host: int) -> InputSupply | None:
     return context.once(input_supplies).get(host)
 
 
+DETERMINED: Final = "tf.config.experimental.enable_op_determinism"
+"""With this setting maps that draw random numbers make one call after the other, whatever the script asks for."""
+
+
 def is_debugged(trace: Trace, host: int) -> bool:
     """Whether the pipelines of a host run in the mode that finds mistakes."""
     return DEBUGGED in trace.hosts[host].captured.environment.tracing.hooks
+
+
+def is_determined(trace: Trace, host: int) -> bool:
+    """Whether a host has to compute the same in each run."""
+    return DETERMINED in trace.hosts[host].captured.environment.tracing.hooks
+
+
+def drawing_functions(trace: Trace, host: int) -> list[PipelineFunction]:
+    """The functions that the pipeline of a host calls and that draw random numbers, as the capture knows."""
+    branches = trace.hosts[host].captured.environment.batch.branches
+    return [each for branch in branches for each in branch.functions if each.draws]
 
 
 def keeps_lock(context: Run, host: int, device: int) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from msgspec import Struct
 
+from traceview.analysis.facts.input_supply import DETERMINED
 from traceview.analysis.facts.layers import EAGER, GRAPH
 from traceview.analysis.facts.python import PythonShare, python_of_rows
 from traceview.analysis.facts.selection import Selection, step_bounds
@@ -157,7 +158,8 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
     @property
     def hooks(self) -> tuple[str, ...]:
         """What was on that slows down all Python of the host, or each of its calls."""
-        return self.context.trace.hosts[self.host].captured.environment.tracing.hooks
+        hooks = self.context.trace.hosts[self.host].captured.environment.tracing.hooks
+        return tuple(hook for hook in hooks if hook != DETERMINED)
 
     @property
     def tracing(self) -> dict[str, Argument]:

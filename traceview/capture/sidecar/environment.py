@@ -47,10 +47,11 @@ _TENSORFLOW: Final = "tensorflow.python"
 _DEBUGGING: Final = (
     ("tf.config.run_functions_eagerly", f"{_TENSORFLOW}.eager.polymorphic_function.eager_function_run", "RUN_FUNCTIONS_EAGERLY"),
     ("tf.data.experimental.enable_debug_mode", f"{_TENSORFLOW}.data.ops.debug_mode", "DEBUG_MODE"),
+    ("tf.config.experimental.enable_op_determinism", f"{_TENSORFLOW}.util._pywrap_determinism", "is_enabled"),
     ("tf.debugging.set_log_device_placement", f"{_TENSORFLOW}.eager.context", "_context.log_device_placement"),
     *((f"jax_{mode}", "jax", f"config.jax_{mode}") for mode in ("check_tracer_leaks", "debug_infs", "debug_nans", "disable_jit")),
 )  # fmt: skip
-"""What finds mistakes and slows down each step meanwhile: the module that knows whether it is on, and where in it."""
+"""What slows down steps, most of it to find mistakes: the module that knows whether it is on, and where in it, perhaps a function."""
 
 
 class EnvironmentListener(WindowListener):
@@ -72,7 +73,7 @@ class EnvironmentListener(WindowListener):
             "sys.monitoring": tool and any(map(tool.get_events, filter(tool.get_tool, range(6)))),
         }
         for name, module, place in _DEBUGGING:
-            hooks |= answers({name: partial(attrgetter(place), sys.modules.get(module))})
+            hooks |= answers({name: partial(_setting, sys.modules.get(module), place)})
         sidecar.add("tracing", {"hooks": [name for name, is_on in hooks.items() if is_on]})
         tensorflow = sys.modules.get("tensorflow")
         if tensorflow is not None:
@@ -92,6 +93,12 @@ class EnvironmentListener(WindowListener):
         with suppress(NoAnswerError), opened_nvml() as nvml:
             driver = answers({"driver": lambda: str(nvml.nvmlSystemGetDriverVersion())})
             sidecar.add("versions", driver)
+
+
+def _setting(module: Any, place: str) -> Any:
+    """What a module holds at a place, or what the function there answers."""
+    value = attrgetter(place)(module)
+    return value() if callable(value) else value
 
 
 def listed_variables(environment: Mapping[str, str]) -> dict[str, str]:

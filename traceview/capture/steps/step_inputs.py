@@ -4,15 +4,17 @@ and which functions of the script the pipeline calls.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from weakref import ref
 
 from traceview.base.errors import NoAnswerError
 from traceview.capture.process.python_code import CodePlaces
+from traceview.graphs.calls import calls_of
 
 _DEEPEST: Final = 8
 _SOURCES: Final[dict[str, Callable[[Any], list[Any]]]] = {
@@ -94,25 +96,25 @@ class StepInputs:
         return False
 
     def branches(self) -> list[dict[str, Any]]:
-        """What the stages of the pipelines call in each branch, from the last on: the `stage`, and the `line` of a function of the user."""
-        found: dict[tuple[tuple[str, str | None], ...], None] = {}
+        """What the stages of the pipelines call in each branch, from the last on: the `stage`, the `line` of a function of the user, and
+        whether it `draws` random numbers.
+        """
+        found: dict[_Branch, None] = {}
         places, rest = CodePlaces(), _MOST_DATASETS
         sources = (*self._given.values(), *self._asked.values())
-        waiting: list[tuple[Any, tuple[tuple[str, str | None], ...]]] = [
-            (dataset, ()) for dataset, _ in sources
-        ]
+        waiting: list[tuple[Any, _Branch]] = [(dataset, ()) for dataset, _ in sources]
         while waiting and rest:
             (dataset, branch), rest = waiting.pop(), rest - 1
             kind = type(dataset).__name__
             called = next(filter(None, (getattr(dataset, each, None) for each in _FUNCTIONS)), None)
             if called is not None:
                 stage = kind.strip("_").removesuffix("Dataset")
-                branch = (*branch, (stage, _line_of(called, places)))
+                branch = (*branch, (stage, _line_of(called, places), _draws(called)))
             inputs = () if kind in _MADE_BY else dataset._inputs()
             waiting += [(each, branch) for each in inputs]
             if branch and not inputs:
                 found[branch] = None
-        named = ("stage", "line")
+        named = ("stage", "line", "draws")
         return [
             {"functions": [dict(zip(named, each, strict=True)) for each in branch]}
             for branch in found
@@ -201,6 +203,23 @@ def _of_dataset(dataset: Any) -> tuple[int, bool]:
 
 _FUNCTIONS: Final = ("_map_func", "_predicate")
 """The attributes that hold what a dataset calls."""
+
+
+_Branch: TypeAlias = tuple[tuple[str, str | None, bool | None], ...]
+_RANDOM: Final = re.compile(
+    r"(?:Stateless)?(?:Random|TruncatedNormal|ParameterizedTruncated|Multinomial)\w*"
+)
+"""Types of ops that draw random numbers (TensorFlow 2.21)."""
+
+
+def _draws(called: Any) -> bool | None:
+    """Whether ops of the function that a dataset calls draw random numbers; None where that cannot be asked."""
+    try:
+        calls = calls_of([called.function.graph])
+        return any(_RANDOM.match(op.type) for call in calls for op in call.ops)
+    except Exception:
+        # Another release may hold its functions otherwise.
+        return None
 
 
 def _line_of(called: Any, places: CodePlaces) -> str | None:

@@ -319,7 +319,7 @@ class GraphLines:
             return ""
         if recorded.count("/") >= _MOST_PARTS:
             return ""
-        name = recorded
+        name = _as_made(recorded)
         if recorded.endswith(_LAYOUT):
             scope, slash, last = recorded.rpartition("/")
             name = scope + slash + _OF_LAYOUT.split(last, maxsplit=1)[0]

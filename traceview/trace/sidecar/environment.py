@@ -123,10 +123,12 @@ class PipelineFunction(Record, frozen=True):
     Attributes:
         stage: Kind of the stage.
         line: First line of the function; null for one that is not the user's.
+        draws: Whether its ops draw random numbers; null where that is not known.
     """
 
     stage: StageName | None = None
     line: SourceLine | None = None
+    draws: bool | None = None
 
 
 class PipelineFunctions(Record, frozen=True):
