@@ -9,7 +9,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analysis.made import loss_of, lost_ps
+from tests.analysis.made import loss_of, lost_ps, the
 from tests.python_sidecars import clocks_group
 from tests.sidecars import write_sidecar
 from traceview.analysis.gpu_time.op_steps import MOST_OPS, OpInSteps, OpSteps, kernel_stem
@@ -107,6 +107,23 @@ def test_the_loss_is_the_share_of_the_time_of_all_devices(tmp_path: Path) -> Non
     finding, *_ = analyzed(tmp_path, run_of(first, second))
     assert (finding.code, finding.devices) == ("host-op-in-step", ("replica:0", "replica:1"))
     assert (loss_of(finding).ps_per_step, loss_of(finding).gpu_time_ps) == (ms(30), 4 * ms(60))
+
+
+@pytest.mark.parametrize(("cores", "lost_ms"), [(None, 30), (1, 30), (2, 20)])
+def test_replicas_lose_no_more_to_ops_than_these_take_of_the_cores_that_they_share(
+    cores: int | None, lost_ms: float, tmp_path: Path
+) -> None:
+    first = {"model/MatMul:MatMul": (2.0, 4.0), "crop/x:Mul": (4.0, 14.0)}
+    second = {
+        "replica_1/model/MatMul:MatMul": (2.0, 3.0),
+        "replica_1/crop/x:Mul": (14.0, 34.0),
+        "replica_1/Sum:Sum": (34.0, 35.0),
+    }
+    groups = {"cores": {"machine_count": 8, "usable_count": cores}} if cores else {}
+    graphs = {"graphs": {"batch_ops": ["crop/x", "replica_1/crop/x"]}}
+    write_sidecar(run_of(first, second).write(tmp_path), graphs | groups)
+    found = the(traceview.analyze(tmp_path), "batch-work-in-step")
+    assert loss_of(found).ps_per_step == ms(lost_ms)
 
 
 @pytest.mark.parametrize(("factor", "reason"), [(1.4, None), (1.6, "work")])

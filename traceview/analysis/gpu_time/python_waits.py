@@ -154,7 +154,7 @@ _NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
         "Run fewer steps, with a larger batch: between two calls Keras runs Python of its own.",
         "`steps_per_execution` above 1 ended with an error on two replicas (Keras 3.15, TensorFlow 2.21).",
     ),
-    "native": "Do what the line asks the framework for less often: `if step % 100 == 0: ...`. That fetches values, or runs ops and functions.",
+    "native": "Let the line ask the framework in every 100th step only: it fetches values, or runs ops and functions.",
 }
 
 
@@ -242,7 +242,7 @@ CALLBACK_STALL: Final = Rule(
             prefix + key: texts for prefix in ("", "jax-") for key, texts in _UNSEEN_ACTIONS.items()
         },
         "ops": (
-            "Put the ops between steps into a graph: `@tf.function` on the function that runs them.",
+            "Put the ops between steps into a graph, on whole batches: `@tf.function`, or `dataset.map` for what prepares them.",
             "That leaves little more than the time of the ops themselves. Or run them less often: `if step % 100 == 0: ...`",
         ),
         "indexing": (

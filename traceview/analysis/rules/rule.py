@@ -195,6 +195,7 @@ class Rule(Struct, frozen=True, kw_only=True):
         named: Collection[int] | None = None,
         confidence: tuple[Confidence, str] = ("high", ""),
         keeps_waiting: bool = False,
+        shares_cores: bool = False,
         takes_cores: bool = False,
         is_divided: bool = False,
         saved_ratio: float = 1.0,
@@ -204,7 +205,8 @@ class Rule(Struct, frozen=True, kw_only=True):
 
         `named`: devices that the title names, numbers of the device list; by default those that lose at least half as
         much as the one that loses most. The arguments `who` and `loss` are made here. With few steps the
-        confidence is low. `keeps_waiting`: the loss holds what other devices wait meanwhile for these, which the title then names, too. `takes_cores`: the rows
+        confidence is low. `keeps_waiting`: the loss holds what other devices wait meanwhile for these, which the title then names, too; `shares_cores`: of replicas on
+        CPUs no more than they take of the cores. `takes_cores`: the rows
         are parts of what lasted longer without a core, and say how much and not when, so no path holds them. `is_divided`: the work that is
         waited for remains, divided evenly over all devices. `saved_ratio`: the
         loss is this part of it, for the rest remains. `words`: as of `finding`.
@@ -220,7 +222,7 @@ class Rule(Struct, frozen=True, kw_only=True):
         lost, awaited_ps = ledger.loss(rows, named), 0
         if keeps_waiting:
             whole = ledger.loss(rows, named, keeps_waiting=True)
-            if self.states == (State.COMPUTE,):
+            if shares_cores:
                 whole = _on_shared_cores(ledger, rows, whole)
             more_ps = whole.mean_ps - lost.mean_ps
             if more_ps >= AWAITED_RATIO * whole.mean_ps:

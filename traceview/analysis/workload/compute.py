@@ -519,6 +519,7 @@ def _of_ops(
         arguments=arguments,
         confidence=("high", "graph" if is_of_graph else ""),
         keeps_waiting=note in ("", "part", "gathered"),
+        shares_cores=True,
         saved_ratio=saved_ratio,
         title=note or key,
         action=key if action is None else action,
