@@ -70,6 +70,30 @@ def test_a_fusion_is_named_after_the_largest_product_in_it() -> None:
     assert (found.scope, found.line) == ("jit(f)/many/dot", "model.py:7")
 
 
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ((7, 7), ("jit(f)/echo/conv_general_dilated", "model.py:7")),
+        ((None, 7), ("jit(f)/echo/conv_general_dilated", "model.py:7")),
+        ((7, 8), ("", "")),
+        ((None, None), ("", "")),
+    ],
+)
+def test_a_product_that_xla_made_anew_is_named_after_what_is_beside_it(
+    lines: tuple[int | None, int | None], said: tuple[str, str]
+) -> None:
+    module, x = ModuleWriter(), None
+    for name, number in zip(
+        ("reverse", "convolution", "slice"), (lines[0], None, lines[1]), strict=True
+    ):
+        own: dict[str, Any] = {}
+        if number:
+            own = {"scope": f"jit(f)/echo/{name}", "line": ("model.py", number)}
+        x = module.add(name, name, *([] if x is None else [x]), **own)
+    found = read(module.message)["convolution"]
+    assert (found.scope, found.line) == said
+
+
 @pytest.mark.parametrize(("last", "named"), [((), "drawn"), ((8,), "drawn"), ((64, 64), "mean")])
 def test_a_fusion_is_named_after_most_of_its_work(last: tuple[int, ...], named: str) -> None:
     """Unless what it ends with is a twentieth of that or more."""

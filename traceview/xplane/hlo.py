@@ -225,6 +225,8 @@ _COMPUTES_NOTHING: Final = frozenset((
     "parameter", "constant", "broadcast", "iota", "bitcast", "reshape", "tuple", "get-tuple-element", "slice", "copy",
 ))  # fmt: skip
 """What a fusion holds that it does not compute with."""
+_PRIMITIVES: Final = {"dot": "dot_general", "convolution": "conv_general_dilated"}
+"""Products that XLA makes anew, without a scope, and what JAX calls them."""
 _HARDLY_ANY: Final = 1 / 20
 """Of the elements that a fusion computes. A choice of ours."""
 
@@ -294,6 +296,8 @@ class _Program:
         if self._is_added(instruction):
             return self._module.said_around(computation)
         said = self._module.said(instruction)
+        if instruction.opcode in _PRIMITIVES and "/" not in said[0]:
+            return self._said_beside(instruction, computation)
         if instruction.opcode != "fusion" or not instruction.called:
             return said
         held = self._module.computation(instruction.called[0])
@@ -304,6 +308,21 @@ class _Program:
         else:
             most = self._said_of_most(held, said[0].rpartition("/")[0])
         return most if "/" in most[0] else said
+
+    def _said_beside(
+        self, instruction: HloInstruction, computation: Computation
+    ) -> tuple[str, str, str]:
+        """The same of a product that XLA has made anew: the scope and line of what it takes and what takes it, if these have one line."""
+        beside = [
+            self._module.said(each)
+            for each in computation.instructions
+            if each.id in instruction.operands or instruction.id in each.operands
+        ]
+        scopes = {line: scope for scope, _, line in beside if line and "/" in scope}
+        if len(scopes) != 1:
+            return self._module.said(instruction)
+        ((line, scope),) = scopes.items()
+        return f"{scope.rpartition('/')[0]}/{_PRIMITIVES[instruction.opcode]}", "", line
 
     def _said_of_most(self, held: Computation, scope: str) -> tuple[str, str, str]:
         """The same of what computes most elements in a fusion, if hardly any are computed in the scope of its end."""
