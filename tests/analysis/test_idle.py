@@ -243,6 +243,17 @@ def test_many_ops_that_are_dispatched_are_counted(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("percent", "lost"), [(49, ""), (50, "6.00 of 40.0 ms (15%)")])
+def test_of_ops_that_train_nothing_the_dispatch_is_the_loss(
+    percent: int, lost: str, tmp_path: Path
+) -> None:
+    sidecar = {"graphs": {"untrained_percent": percent}}
+    finding = found(tmp_path, on_cpu(40, 12, 300), sidecar=sidecar)["host-bound"]
+    said = f"{lost} for the dispatch of ops that train nothing, {percent}% of 300 ops"
+    assert finding.title.endswith(said) is bool(lost)
+    assert finding.action.startswith("Take fewer metrics") is bool(lost)
+
+
 @pytest.mark.parametrize("hooks", [["jax_debug_nans"], []], ids=["a mode that checks", "none"])
 def test_a_mode_that_checks_each_call_is_turned_off_first(hooks: list[str], tmp_path: Path) -> None:
     trace = new_trace(length_ms=1000)

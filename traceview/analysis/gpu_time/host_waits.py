@@ -276,6 +276,9 @@ def of_heavy_ops(
 
 # Host ops
 
+MOSTLY_UNTRAINED_RATIO: Final = 0.5
+"""Of the ops of a step: with so many that train nothing these are what its dispatch is for. A choice of ours; usual metrics are a fifth."""
+
 
 def _host_ops(waits: Waits) -> Finding | None:
     is_replica = waits.context.trace.device_list[waits.device].kind == "replica"
@@ -303,9 +306,17 @@ def _host_ops(waits: Waits) -> Finding | None:
         of_ops = waits.rows & (waits.context.ledger.columns.activity != IDLE)
         line = line or line_of_rows(waits.context, of_ops)
         line["count"], title = Number(waits.computed_per_step, "op"), "many"
+    untrained = waits.untrained_ratio if title == "many" else 0.0
+    if untrained >= MOSTLY_UNTRAINED_RATIO:
+        line, title, action = (
+            line | {"share": Quantity(untrained, "ratio")},
+            "untrained",
+            "untrained",
+        )
     return waits.finding(
         rules.HOST_BOUND,
         arguments=line | waits.tracing,
+        saved_ratio=untrained if title == "untrained" else 1.0,
         title=title,
         action=action,
         notes=() if is_replica else ("gpu",),

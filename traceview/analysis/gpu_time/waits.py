@@ -156,6 +156,12 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         return self.context.trace.device_list[self.device].host
 
     @property
+    def untrained_ratio(self) -> float:
+        """The share of the ops of the step that train nothing, as the capture knows; 0 where it does not."""
+        graphs = self.context.trace.hosts[self.host].captured.graphs
+        return (graphs.untrained_percent or 0) / 100
+
+    @property
     def hooks(self) -> tuple[str, ...]:
         """What was on that slows down all Python of the host, or each of its calls."""
         hooks = self.context.trace.hosts[self.host].captured.environment.tracing.hooks
@@ -214,11 +220,13 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         notes: Sequence[str] = (),
         unsure: str = "",
         severity: Severity | None = None,
+        saved_ratio: float = 1.0,
         **words: Unpack[Chosen],
     ) -> Finding | None:
         """The finding by a rule, with the line of Python, the longest gap, and the steps that it is about if most have none of it.
 
-        `unsure`: the key of the reason why it is little more than a guess. `words`: as of `Rule.finding`.
+        `unsure`: the key of the reason why it is little more than a guess. `saved_ratio`, `words`: as of
+        `Rule.of_rows`.
         """
         steps, arguments_of_steps = self._affected()
         growth = {} if steps else self._growth()
@@ -239,6 +247,7 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
             notes=(*notes, *(("some",) if steps else ()), *(("grows",) if growth else ())),
             severity=severity,
             keeps_waiting=True,
+            saved_ratio=saved_ratio,
             **words,
         )
 

@@ -390,6 +390,7 @@ class GraphValues(Struct, frozen=True):
     combine all pairs of rows number by number, which are then summed. `dropped_ops`: products of which slices keep `kept_percent` at
     most. `apart_ops`: gradients of a matrix that are made for each part of the batch and then summed.
     `copied_ops`: products with rows that were repeated, of which `copied_percent` or more is the same again. `same_batch`: the replicas that read the same batch, each all of it.
+    `untrained_percent`: the ops that train nothing, of all that take time to dispatch.
     `makes_batches`: other functions that give tensors of a kind that a step takes and does not give itself.
     `lines`: of the script, each once. `line_of`: which of them made each op, or, where a name ends with a slash, all ops of a
     scope; None where ops of several functions have the name. `flops`: the floating-point operations of each product of
@@ -420,6 +421,7 @@ class GraphValues(Struct, frozen=True):
     line_of: Mapping[str, RecordedCount | None] = {}
     flops: Mapping[str, RecordedCount] = {}
     layers: tuple[str, ...] = ()
+    untrained_percent: RecordedCount | None = None
 
 
 class CompiledFor(Struct, frozen=True):
