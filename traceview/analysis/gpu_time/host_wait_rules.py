@@ -219,7 +219,7 @@ HOST_BOUND: Final = Rule(
         "small": "The step is small: host ops take {loss}" + ON,
         "many": "{who:waits/wait} {loss} for the dispatch of {count} per step[, most of {line}]"
         + ON,
-        "untrained": "{who:waits/wait} {loss} for the dispatch of ops that train nothing, {share} of {count} per step"
+        "untrained": "{who:waits/wait} {loss} for the dispatch of ops that train nothing, {share} of {count}"
         + ON,
         **_ONE_BY_ONE,
         "host": "{count} per step run outside of any `tf.function`: at least {loss} is lost",
