@@ -95,14 +95,19 @@ def python_group(
 
 
 def native_threads(
-    idents: Sequence[int], *, length_ms: int, load: float, inner: Sequence[Line] = ()
+    idents: Sequence[int],
+    *,
+    length_ms: int,
+    load: float,
+    inner: Sequence[Line] = (),
+    outer: Line = ("train.py", "fetch", 7, True),
 ) -> dict[str, Any]:
-    """The group of threads of TensorFlow in a function of the script, every millisecond from the start of a scenario on.
+    """The group of threads of TensorFlow in a function, `outer`, by default of the script, every millisecond from the start of a scenario on.
 
     `load`: the part of a core that each of them uses. `inner`: what that function calls.
     """
     rounds = [(ms, number) for ms in range(length_ms + 1) for number in range(len(idents))]
-    stack = (*inner, ("train.py", "fetch", 7, True))
+    stack = (*inner, outer)
     samples = [(PROFILE_START_NS + ms * 1_000_000, number, stack) for ms, number in rounds]
     threads = [{"ident": ident, "name": None, "native_id": None} for ident in idents]
     return python_group(samples, threads, [round(load * 1000 * ms) for ms, _ in rounds])

@@ -97,13 +97,14 @@ def buffered(
     python_ms: tuple[float, float] | None = None,
     load: float | None = None,
     inner: Sequence[Line] = (),
+    **outer: Line,
 ) -> tuple[Input, Finding | None]:
     """Eight steps of 100 ms on a replica that waits, behind a buffer that is empty in some of them.
 
     The stage works on a thread of its own, and runs a Python function for `python_ms`. After the wait the thread of the
     step records nothing for some time, and then does not return for some time from a call of TensorFlow.
     `other_wait_ms`: where the buffer is not empty. `load`: the part of a core that the Python function uses, which calls
-    `inner`.
+    `inner`; `outer`: another one than that of the script.
     """
     trace = new_trace(length_ms=1000)
     worker, executor = trace.thread("tf_data_iterator_resource", 40), trace.thread("tf_Compute", 41)
@@ -127,7 +128,9 @@ def buffered(
             begin += 1 + returns_ms
         step.host("FunctionRun", begin, 100)
         step.host("replica_0/x:MatMul", begin, 100, thread=executor)
-    python = None if load is None else native_threads([40], length_ms=800, load=load, inner=inner)
+    python = None
+    if load is not None:
+        python = native_threads([40], length_ms=800, load=load, inner=inner, **outer)
     return examined(trace, folder, {"python": python})
 
 
@@ -365,6 +368,49 @@ def test_a_generator_that_takes_from_a_queue_waits_unless_it_mostly_computes(
     assert bound is not None
     assert f" for input: {title}, train.py:7" in bound.title
     assert bound.action.startswith(action)
+
+
+def test_rows_of_a_table_are_taken_out_of_it_once(tmp_path: Path) -> None:
+    frames = [("pandas/core/base.py", "to_numpy", 600, False)]
+    _, bound = buffered(
+        tmp_path,
+        work_ms=95,
+        empty_steps=8,
+        name="Generator",
+        python_ms=(0, 95),
+        load=0.9,
+        inner=frames,
+    )
+    assert bound is not None
+    assert "Generator is too slow in fetch, train.py:7 (to_numpy of pandas)" in bound.title
+    assert bound.action.startswith("Take the values out of the table once")
+
+
+@pytest.mark.parametrize(
+    ("caller", "said"),
+    [
+        (
+            "tensorflow/python/ops/script_ops.py",
+            " in affine_transform, scipy/ndimage/interpolate.py:9",
+        ),
+        ("threading.py", ""),
+    ],
+)
+def test_a_generator_of_a_library_is_named_after_what_runs_in_it(
+    caller: str, said: str, tmp_path: Path
+) -> None:
+    _, bound = buffered(
+        tmp_path,
+        work_ms=95,
+        empty_steps=8,
+        name="Generator",
+        python_ms=(0, 95),
+        load=0.9,
+        inner=[("scipy/ndimage/interpolate.py", "affine_transform", 9, False)],
+        outer=(caller, "__call__", 140, False),
+    )
+    assert bound is not None
+    assert bound.title.endswith(f": Generator is too slow{said}")
 
 
 def test_a_generator_that_opens_files_keeps_them_open(tmp_path: Path) -> None:

@@ -203,7 +203,11 @@ class PythonLines:
         by_python = [thread.name is not None for thread in samples.threads]
         is_of_script = np.array(by_python, dtype=np.bool_)[samples.thread]
         is_idle = self.stacks.waits[samples.stack] & is_of_script
-        is_other = (samples.thread != thread) & self.stacks.is_user[samples.stack] & ~is_idle
+        is_beside = (samples.thread != thread) & ~is_idle
+        is_other = is_beside & self.stacks.is_user[samples.stack]
+        if not is_other.any():
+            # A generator, or what a map calls, may be all of a library.
+            is_other = is_beside & self.stacks.is_asked_for[samples.stack]
         computing = is_other & ~(self._load < self._least_load)
         if not may_wait:
             lines = self._most(np.flatnonzero(computing & ~is_of_script), *spans)

@@ -37,6 +37,7 @@ _NOT_PUBLIC: Final = lazy_pattern(
 OURS: Final = "traceview"
 """What the capture itself calls below a line of the script."""
 _CONNECTION: Final = "multiprocessing/connection.py"
+_CALLER: Final = "tensorflow/python/ops/script_ops.py"
 _TRAINER: Final = lazy_pattern(r"keras/src/backend/\w+/trainer\.py")
 _NAMED_METHODS: Final = ("predict", "evaluate")
 
@@ -170,6 +171,11 @@ class PythonStacks(Struct, frozen=True, eq=False, dict=True):
     def is_user(self) -> BoolArray:
         """Which reach code of the user."""
         return self._where(1, lambda frame: frame.is_user)
+
+    @cached_property
+    def is_asked_for(self) -> BoolArray:
+        """Which TensorFlow has called, for an element of a generator or as `tf.py_function`, and reach no code of the user."""
+        return ~self.is_user & self._where(1, lambda frame: frame.file == _CALLER)
 
     @cached_property
     def user_frame(self) -> Int64Array:
