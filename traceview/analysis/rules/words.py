@@ -243,10 +243,11 @@ def line_words(line: str) -> str:
 
 
 def _called(line: str) -> str:
-    """`sort of numpy`, of `numpy/_core/fromnumeric.py:1 in sort` and of `numpy:0 in $numpy sort`."""
+    """`sort of numpy`, of `numpy/_core/fromnumeric.py:1 in sort`, of `numpy:0 in $numpy sort` and of `… in _sort`, which nobody wrote."""
     place, _, function = line.partition(" in ")
     package = place.partition(":")[0].partition("/")[0].removesuffix(".py")
-    return f"{function.rpartition(' ')[2]} of {package}"
+    name = function.rpartition(" ")[2]
+    return f"{name if name.startswith('__') else name.removeprefix('_')} of {package}"
 
 
 def plain_type(op_type: str) -> str:
