@@ -101,13 +101,15 @@ def _names(runs: Sequence[ComparedRun]) -> str:
 
 
 def _sides(comparison: Comparison) -> Iterator[str]:
-    """`before: logs/a, 12 steps`; of several captures the step of each."""
+    """`before: logs/a, 12 steps`; of several captures the step of each; `mean of 2 devices`, of which tables are."""
     is_same = comparison.before[0].logdir == comparison.after[0].logdir
     for name, runs in (("before", comparison.before), ("after", comparison.after)):
         steps = numbers.plural(sum(run.step_count for run in runs), "step")
         each = numbers.listed([numbers.time(run.step_ps) for run in runs])
         mean = f", mean per capture {each}" if runs[1:] else ""
         yield f"{name}: {_place(runs, has_run=is_same)}, {steps}{mean}"
+    if comparison.devices[1:]:
+        yield f"mean of {len(comparison.devices)} devices"
 
 
 def _place(runs: Sequence[ComparedRun], *, has_run: bool) -> str:
