@@ -7,6 +7,7 @@ the kernel for that of threads.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from contextlib import suppress
 from importlib import import_module
@@ -103,7 +104,7 @@ def _usable_cores() -> int:
 
 
 def _unnamed() -> list[int]:
-    """The numbers of threads of this process that have its name; TensorFlow, XLA, gRPC and drivers name theirs."""
+    """The numbers of threads of this process that have its name, and that Python has not started; TensorFlow, XLA, gRPC and drivers name theirs."""
     names: dict[int, bytes] = {}
     with suppress(OSError):
         for folder in (_PROC / "self" / "task").iterdir():
@@ -111,7 +112,10 @@ def _unnamed() -> list[int]:
             with suppress(OSError):
                 names[int(folder.name)] = (folder / "comm").read_bytes()
     own = names.get(os.getpid())
-    return sorted(number for number, name in names.items() if name == own)
+    of_python = {thread.native_id for thread in threading.enumerate()}
+    return sorted(
+        number for number, name in names.items() if name == own and number not in of_python
+    )
 
 
 def _times() -> tuple[int, ...]:
