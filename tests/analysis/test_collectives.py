@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -577,6 +577,20 @@ def test_a_device_with_much_other_work_computes_gradients_too(
         step.kernel(1, 2, 22 - length_ms)
         step.kernel(1, 22 - length_ms, 22, op=BACKWARD)
     assert (finding_of(analyzed(tmp_path, trace), CODE) is not None) == is_alone
+
+
+@pytest.mark.parametrize(("slow", "is_found"), [((1,), True), (range(4), False)])
+def test_what_waits_for_a_core_once_hides_no_gradients(
+    slow: Sequence[int], is_found: bool, tmp_path: Path
+) -> None:
+    """The ops before the gradients take 2 ms, and in slow steps 40, of which gradients of 1 ms are less than a twentieth."""
+    trace = new_trace()
+    for number, step in enumerate(marked_steps(trace)):
+        for ordinal in range(2):
+            step.kernel(ordinal, 1, 41 if number in slow else 3)
+            if ordinal == 0:
+                step.kernel(ordinal, 41, 42, op=BACKWARD)
+    assert (finding_of(analyzed(tmp_path, trace), CODE) is not None) == is_found
 
 
 # One device

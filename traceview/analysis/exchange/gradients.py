@@ -17,9 +17,10 @@ from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Argument, Number
+from traceview.base.ids import unique_inverse
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.states import State
-from traceview.trace.device.op_names import Phase, event_phases
+from traceview.trace.device.op_names import Phase, event_phases, op_labels
 from traceview.trace.model import Trace
 from traceview.trace.sidecar.environment import RecordedEnvironment
 from traceview.trace.strategy.replicas import gradient_counts
@@ -45,12 +46,17 @@ _REASONS: Final = {
 def _backward(trace: Trace, device: int) -> tuple[int, float, int]:
     """How many kernels (on a CPU: ops) of the backward pass ran on a device in the whole recording, their share of the durations of
     forward, backward and optimizer, 0 where no name shows any of them, and how long they took, picoseconds.
+
+    Each run of an op counts as long as its shortest one: any of them may have waited for a core.
     """
     columns = trace.device_columns
     events = columns.rows_of(device)
     is_kernel = columns.class_[events] <= ActivityClass.COLLECTIVE
     phase = trace.once(event_phases)[events][is_kernel].astype(np.int64)
-    total = SWEEPS.totals(phase, columns.duration_ps[events][is_kernel], len(Phase)).tolist()
+    ops, op = unique_inverse(trace.once(op_labels).of_row[events][is_kernel])
+    shortest = np.full(ops.size, np.iinfo(np.int64).max)
+    np.minimum.at(shortest, op, columns.duration_ps[events][is_kernel])
+    total = SWEEPS.totals(phase, shortest[op], len(Phase)).tolist()
     named = total[Phase.FORWARD] + total[Phase.BACKWARD] + total[Phase.OPTIMIZER]
     count = int((phase == Phase.BACKWARD).sum())
     backward_ps = total[Phase.BACKWARD]
