@@ -583,13 +583,13 @@ def test_a_device_with_much_other_work_computes_gradients_too(
 def test_what_waits_for_a_core_once_hides_no_gradients(
     slow: Sequence[int], is_found: bool, tmp_path: Path
 ) -> None:
-    """The ops before the gradients take 2 ms, and in slow steps 40, of which gradients of 1 ms are less than a twentieth."""
+    """The ops before the gradients take 2 ms, and in slow steps 40, of which gradients of 0.3 ms are less than a twentieth."""
     trace = new_trace()
     for number, step in enumerate(marked_steps(trace)):
         for ordinal in range(2):
             step.kernel(ordinal, 1, 41 if number in slow else 3)
             if ordinal == 0:
-                step.kernel(ordinal, 41, 42, op=BACKWARD)
+                step.kernel(ordinal, 41, 41.3, op=BACKWARD)
     assert (finding_of(analyzed(tmp_path, trace), CODE) is not None) == is_found
 
 
