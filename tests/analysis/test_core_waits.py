@@ -35,6 +35,7 @@ def found(
     is_sampled: bool = True,
     called: tuple[Line, ...] = (),
     stage: str = "Map",
+    versions: dict[str, str] | None = None,
     **clocks: Any,
 ) -> Finding | None:
     """The finding of one code about eight steps, with a pipeline of such a `stage`. `load`: what the machine did, from `/proc/stat`. `ends`: which thread ends an
@@ -87,6 +88,8 @@ def found(
         facts["cores"] = {"machine_count": 8, "usable_count": cores}
     if load is not None:
         facts["load"] = load
+    if versions:
+        facts["versions"] = versions
     return finding_of(analyzed(folder, trace, sidecar=facts), code)
 
 
@@ -243,6 +246,18 @@ def test_native_threads_cost_what_they_ran(tmp_path: Path) -> None:
     # Without samples it may be a thread of Python.
     not_sampled = found(tmp_path / "any", code="native-threads", is_sampled=False, **unnamed)
     assert not_sampled is None
+
+
+@pytest.mark.parametrize("loaded", [{"jax"}, {"jax", "tensorflow"}, {"tensorflow"}])
+def test_threads_of_tf_data_record_nothing_in_a_profile_of_jax(
+    loaded: set[str], tmp_path: Path
+) -> None:
+    loads = {**LOADS, PIPELINE: (0.2, 0.0), NOBODY: (0.8, 0.0)}
+    versions = dict.fromkeys(loaded, "1.0")
+    unnamed: dict[str, Any] = {"loads": loads, "unnamed": [CALLER, NOBODY]}
+    finding = found(tmp_path, code="native-threads", versions=versions, **unnamed)
+    assert finding is not None
+    assert finding.action.startswith("If tf.data makes the batches") is (len(loaded) > 1)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def _watch_jax(window: StepWindow, settings: Settings, places: Sequence[Place] |
 
 _TENSORFLOW: Final = Framework(("tensorflow", "keras", "tf_keras", "numpy"), Profiler, _watch)
 _JAX: Final = Framework(
-    ("jax", "jaxlib", "flax", "optax", "keras", "numpy"), JaxProfiler, _watch_jax
+    ("jax", "jaxlib", "flax", "optax", "keras", "tensorflow", "numpy"), JaxProfiler, _watch_jax
 )
 
 
