@@ -95,5 +95,7 @@ def test_a_name_with_a_slash_is_a_path(command: Command, fixtures: Path, folder:
     assert Path("elsewhere/main/1.json.gz").is_file()
     for name in ("a b", "elsewhere/main", "./elsewhere/main/1.json.gz"):
         assert command("gate", run, "--baseline", name).code == 0
+    assert command("gate", run, "--save", ".").code == 0
+    assert Path("1.json.gz").is_file()
     assert command("gate", run, "--save", "").code == 2
     assert command("gate", run, "--save", "memory://main").code == 2

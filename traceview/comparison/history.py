@@ -421,8 +421,8 @@ FILES: Final = tuple(f"{number}.json.gz" for number in range(1, 100))
 
 
 def baseline_place(text: str) -> Location:
-    """The folder of the baseline of this name; a text with a slash is a path."""
-    return location_of(text) if "/" in text or not text else DEFAULT_FOLDER / text
+    """The folder of the baseline of this name; a text with a slash, or of dots alone, is a path."""
+    return location_of(text) if "/" in text or not text.strip(".") else DEFAULT_FOLDER / text
 
 
 def file_content(report: Report) -> bytes:
