@@ -118,7 +118,7 @@ _CALLS: Final = {
 }
 """What the user's line calls: what makes the calls of converted code (TensorFlow 2.21), or takes modules apart (Flax 0.12, Equinox 0.13)."""
 CONVERTED: Final = (
-    "Define what `tf.py_function` or `tf.numpy_function` calls outside of the function that calls it: there AutoGraph converts it.",
+    "Define what `tf.py_function` or `tf.numpy_function` calls outside of mapped and compiled functions: inside of these AutoGraph converts it.",
     "Each call in it then goes through AutoGraph: a step took 25 ms instead of 10, or 24 instead of 14 (TensorFlow 2.21).",
 )
 """What helps Python that AutoGraph slows down."""
