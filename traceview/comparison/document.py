@@ -100,16 +100,20 @@ def _names(runs: Sequence[ComparedRun]) -> str:
     return f"{first} and {len(runs) - 1} more" if len(runs) > 1 else first
 
 
+_ONLY: Final = {"before": "gone", "after": "new"}
+"""By side the status of what the other one has not."""
+
+
 def _sides(comparison: Comparison) -> Iterator[str]:
-    """`before: logs/a, 12 steps`; of several captures the step of each; `mean of 2 devices`, of which tables are."""
+    """`before: logs/a, 12 steps of 2 devices`; of several captures the step of each."""
     is_same = comparison.before[0].logdir == comparison.after[0].logdir
     for name, runs in (("before", comparison.before), ("after", comparison.after)):
         steps = numbers.plural(sum(run.step_count for run in runs), "step")
         each = numbers.listed([numbers.time(run.step_ps) for run in runs])
         mean = f", mean per capture {each}" if runs[1:] else ""
-        yield f"{name}: {_place(runs, has_run=is_same)}, {steps}{mean}"
-    if comparison.devices[1:]:
-        yield f"mean of {len(comparison.devices)} devices"
+        count = sum(each.status in ("both", _ONLY[name]) for each in comparison.devices)
+        of_devices = f" of {count} devices" if count > 1 and not mean else ""
+        yield f"{name}: {_place(runs, has_run=is_same)}, {steps}{of_devices}{mean}"
 
 
 def _place(runs: Sequence[ComparedRun], *, has_run: bool) -> str:
@@ -317,7 +321,7 @@ def _anatomy(comparison: Comparison) -> Iterator[doc.AnatomyRow]:
         devices = tuple(
             _mean_step(device, side, sum(run.step_count for run in runs))
             for device in comparison.devices
-            if device.status in ("both", "gone" if side == "before" else "new")
+            if device.status in ("both", _ONLY[side])
         )
         for row in anatomy_rows(devices):
             yield replace(row, label=f"{side}: {row.label}")
