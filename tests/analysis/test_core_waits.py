@@ -257,7 +257,7 @@ def test_threads_of_tf_data_record_nothing_in_a_profile_of_jax(
     unnamed: dict[str, Any] = {"loads": loads, "unnamed": [CALLER, NOBODY]}
     finding = found(tmp_path, code="native-threads", versions=versions, **unnamed)
     assert finding is not None
-    assert finding.action.startswith("If tf.data makes the batches") is (len(loaded) > 1)
+    assert finding.action.startswith("See what the tf.data pipeline does") is (len(loaded) > 1)
 
 
 @pytest.mark.parametrize(

@@ -524,11 +524,8 @@ NATIVE_THREADS: Final = Rule(
             _ONE_CALL,
         ),
         "tf_data": (
-            "If `tf.data` makes the batches, let it do less: batch before mapping, `dataset.cache()`; its threads are among these.",
-            (
-                "JAX records nothing of them. A step took 2 ms instead of 4 with `batch` ahead of `map` (JAX 0.10). BLAS and OpenMP start such "
-                "threads, too: `OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1`."
-            ),
+            "See what the `tf.data` pipeline does in a step: its threads are among these, and JAX records nothing of them.",
+            "BLAS and OpenMP start such threads, too: `OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1` before the command.",
         ),
     },
     reasons={
