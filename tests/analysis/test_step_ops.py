@@ -124,6 +124,7 @@ def test_replicas_lose_no_more_to_ops_than_these_take_of_the_cores_that_they_sha
     write_sidecar(run_of(first, second).write(tmp_path), graphs | groups)
     found = the(traceview.analyze(tmp_path), "batch-work-in-step")
     assert loss_of(found).ps_per_step == ms(lost_ms)
+    assert (loss_of(found).gain_ps_per_step or 0) <= ms(lost_ms)
 
 
 @pytest.mark.parametrize(("factor", "reason"), [(1.4, None), (1.6, "work")])
