@@ -107,6 +107,17 @@ def test_a_thread_that_computes_in_python(
         assert findings["python-thread"].sentences[0] == ""
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("statistics", "Move the work to a process"), ("grain-prefetch_3", "Let processes read")],
+)
+def test_threads_of_grain_are_told_the_options_of_grain(
+    name: str, advice: str, tmp_path: Path
+) -> None:
+    _, findings = analyzed(tmp_path, name=name)
+    assert findings["python-thread"].action.startswith(advice)
+
+
 @pytest.mark.parametrize(("lock_ms", "is_reported"), [(2.1, True), (1.9, False)])
 def test_python_of_the_step_itself_is_no_wait_for_the_lock(
     lock_ms: float, is_reported: bool, tmp_path: Path
