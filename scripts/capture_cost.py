@@ -259,7 +259,7 @@ def start(rounds: int) -> list[float]:
         for number in range(rounds):
             alone, out = ran(folder), str(number)
             with_capture = ran(
-                folder, "-m", "traceview", "capture", "--steps", "20:30", "--out", out
+                folder, "-m", "traceview", "capture", "--steps", "20:30", "--output", out
             )
             added.append([a - b for a, b in zip(with_capture, alone, strict=True)])
             (sidecar,) = (folder / out).rglob("*.traceview.json")

@@ -205,7 +205,7 @@ def _text_field(text: str) -> bytes:
 def _record_demo(logdir: str) -> None:
     """Record the demo with a slow input pipeline, by the command that a user would type."""
     command = [sys.executable, "-m", "traceview", "capture", "--demo", "--slowdown", "input"]
-    command += ["--without", "nvml", "--out", logdir]
+    command += ["--without", "nvml", "--output", logdir]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": str(ROOT)}
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
     (sidecar,) = Path(logdir).rglob("*.traceview.json")

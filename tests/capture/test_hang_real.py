@@ -219,7 +219,7 @@ def test_a_script_below_a_shell_reports_its_hang_and_dies_of_a_signal(
         tmp_path,
         script,
         command=("bash", "train.sh"),
-        environment=QUIET(**{VARIABLE: f"--on-hang {LIMIT} {options} --out logs"}),
+        environment=QUIET(**{VARIABLE: f"--on-hang {LIMIT} {options} --output logs"}),
         end=signal.SIGTERM,
     )
     assert (run.finding["code"], run.last["step_count"]) == ("hang", 6)

@@ -89,8 +89,8 @@ def test_without_a_value_nothing_is_imported_or_captured(start: Start, value: st
     [
         ("--step 10:15", f"{VARIABLE}: unrecognized arguments: --step 10:15; nothing is captured"),
         (
-            "--out /dev/null/logs",
-            "nothing is captured: --out /dev/null/logs: Not a directory",
+            "--output /dev/null/logs",
+            "nothing is captured: --output /dev/null/logs: Not a directory",
         ),
     ],
 )
@@ -218,7 +218,7 @@ def test_a_run_that_exists_is_refused_before_anything_runs(launch: Start, tmp_pa
 def test_a_wrong_option_or_folder_is_refused_before_anything_runs(launch: Start) -> None:
     for arguments, code, said in (
         (["--steps", "5"], 2, "--steps 5: not a range"),
-        (["--out", "/dev/null/logs"], 5, "--out /dev/null/logs: Not a directory"),
+        (["--output", "/dev/null/logs"], 5, "--output /dev/null/logs: Not a directory"),
     ):
         done = launch(*arguments, "--", sys.executable, "train.py")
         assert (done.code, done.out) == (code, "")

@@ -84,7 +84,7 @@ def test_the_variable_changes_nothing_but_the_trace(tmp_path: Path, script: str)
     command = [sys.executable, "train.py"]
     code, results, err = run(tmp_path, command)
     assert (code, len(results)) == (3, 1)
-    *same, said = run(tmp_path, command, "--steps 10:15 --out logs")
+    *same, said = run(tmp_path, command, "--steps 10:15 --output logs")
     assert same == [code, results]
     # TensorFlow logs times and numbers of threads.
     alone, others = (

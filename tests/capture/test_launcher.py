@@ -1,4 +1,4 @@
-"""Processes that a launcher starts without TF_CONFIG, and processes that only share `--out` and `--run`."""
+"""Processes that a launcher starts without TF_CONFIG, and processes that only share `--output` and `--run`."""
 
 from __future__ import annotations
 

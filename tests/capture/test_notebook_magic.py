@@ -47,7 +47,7 @@ LOOP = "for batch in batches(30): train_step(batch)\n"
 
 
 def test_a_cell_is_captured_and_its_report_shown(run: Callable[[str], str], tmp_path: Path) -> None:
-    out = run(f"%%traceview --steps 10:15 --out logs\n{LOOP}6 * 7")
+    out = run(f"%%traceview --steps 10:15 --output logs\n{LOOP}6 * 7")
     (folder,) = runs(tmp_path)
     assert f"traceview: the trace is in logs/plugins/profile/{folder.name}\n" in out
     assert f"run {folder.name} · window" in out

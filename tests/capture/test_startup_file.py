@@ -61,7 +61,7 @@ def test_only_a_site_folder_has_the_line(python: Path, tmp_path: Path, is_instal
         from traceview.capture.launch.command import become
         from traceview.capture.record.settings import Settings
         try:
-            become([sys.executable, "-c", "print('trained')"], Settings.read("--steps 1:2 --out {tmp_path}"))
+            become([sys.executable, "-c", "print('trained')"], Settings.read("--steps 1:2 --output {tmp_path}"))
         except CaptureError as error:
             print("is not installed" in str(error))
     """

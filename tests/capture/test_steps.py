@@ -290,7 +290,7 @@ def test_a_disk_that_fills_up_is_one_line_and_the_script_goes_on(capture: Captur
 def test_the_last_line_is_the_run_whatever_its_name(
     capture: Capture, encoding: str, is_quoted: bool
 ) -> None:
-    done = capture(LOOP, "--steps=2:4", "--out=a ü", environment={"PYTHONIOENCODING": encoding})
+    done = capture(LOOP, "--steps=2:4", "--output=a ü", environment={"PYTHONIOENCODING": encoding})
     last = done.err.splitlines()[-1]
     assert last.startswith("$'") is is_quoted
     if is_quoted:

@@ -61,7 +61,7 @@ def test_a_launcher_passes_absolute_folders(
     ("text", "said"),
     [
         ("--step 10:15", "unrecognized arguments: --step 10:15"),
-        ("--out 'logs", "no closing quotation"),
+        ("--output 'logs", "no closing quotation"),
         ("--run ../x", "run '../x': give a plain name"),
         ("--on-hang soon", "--on-hang soon: not a length of time"),
         ("--on-hang 169h", "--on-hang 169h: must be between 1 ms and 168 hours"),

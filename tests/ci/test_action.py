@@ -103,7 +103,7 @@ def test_inputs_are_never_part_of_a_script(runner: Runner, slow: str) -> None:
 def test_several_captures_are_judged_together(runner: Runner, slow: str) -> None:
     runner._program("traceview", '#!/bin/sh\necho "[$1] [$2] [$3]"; exit 0\n')
     outcome = runner.run(capture="train.py", captures="3", logdir="logs", baseline="main")
-    made = [f"[capture] [--out] [logs{end}]" for end in ("", "-2", "-3")]
+    made = [f"[capture] [--output] [logs{end}]" for end in ("", "-2", "-3")]
     assert outcome.printed["Capture"].splitlines() == made
     assert outcome.printed["Gate"].startswith("[gate] [traceview-report/report.json] [logs-2]")
 
@@ -112,5 +112,5 @@ def test_captures_get_all_lines_and_quoted_arguments_whole(runner: Runner, slow:
     runner._program("traceview", '#!/bin/sh\nprintf "[%s]" "$@"; exit 5\n')
     capture = "--steps 10:20\ntrain.py --name 'my run' \"two words\""
     outcome = runner.run(capture=capture, logdir="logs", require=HOLDS)
-    expected = "[capture][--out][logs][--steps][10:20][train.py][--name][my run][two words]"
+    expected = "[capture][--output][logs][--steps][10:20][train.py][--name][my run][two words]"
     assert (outcome.code, outcome.printed["Capture"]) == (5, expected)

@@ -17,14 +17,14 @@ from traceview.cli.output import Target, say
 from traceview.report.document import Invocation
 
 MAGIC: Final = "traceview"
-_EXAMPLE: Final = "%%traceview --steps 10:15 --out logs"
+_EXAMPLE: Final = "%%traceview --steps 10:15 --output logs"
 
 
 def register(shell: Any) -> None:
     """Give an IPython shell the magic."""
 
     def magic(line: str, cell: str) -> Any:
-        """Record some training steps of this cell: %%traceview --steps 10:15 --out logs."""
+        """Record some training steps of this cell: %%traceview --steps 10:15 --output logs."""
         __tracebackhide__ = True
         return capture_cell(shell, line, cell)
 

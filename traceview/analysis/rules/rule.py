@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 CAPTURE_ALL: Final = (
-    "Capture on all of them at the same steps, into one folder: `traceview capture --out DIR`."
+    "Capture on all of them at the same steps, into one folder: `traceview capture --output DIR`."
 )
 """What to do where processes of a run have no file."""
 

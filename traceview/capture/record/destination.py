@@ -53,12 +53,14 @@ class Destination:
             free = shutil.disk_usage(self.out).free
         except OSError as error:
             self.clean()
-            raise self.error(error, "choose another --out") from error
+            raise self.error(error, "choose another --output") from error
         if free < FREE_BYTES:
             self.clean()
             needed = f"a trace may need {FREE_BYTES >> 20} MiB"
-            problem = f"--out {self.out}: only {free >> 20} MiB are free; {needed}"
-            raise CaptureError(problem, hint="free some space, or choose an --out on another disk")
+            problem = f"--output {self.out}: only {free >> 20} MiB are free; {needed}"
+            raise CaptureError(
+                problem, hint="free some space, or choose an --output on another disk"
+            )
 
     def _make_private(self, attempts: int = 3) -> None:
         self._made += [path for path in (self.out, *self.out.parents) if not path.exists()]
@@ -75,7 +77,7 @@ class Destination:
 
     def error(self, error: OSError, hint: str | None = None) -> CaptureError:
         """What to raise when the folder cannot be written."""
-        return CaptureError(f"--out {self.out}: {error.strerror or error}", hint=hint)
+        return CaptureError(f"--output {self.out}: {error.strerror or error}", hint=hint)
 
     @property
     def sidecar(self) -> Path:
@@ -154,11 +156,11 @@ def output_folder(text: str | os.PathLike[str]) -> Path:
     """The folder that `text` names; raises `UsageError` if it is empty or an address such as `gs://bucket/logs`."""
     name = os.fspath(text)
     if not name:
-        raise UsageError("--out is empty", hint="the current directory is .")
+        raise UsageError("--output is empty", hint="the current directory is .")
     if _ADDRESS.match(name):
         raise UsageError(
-            f"--out {name}: traceview captures into a local or mounted folder, not to an address",
-            hint="capture into a folder such as --out logs, and copy the run afterwards",
+            f"--output {name}: traceview captures into a local or mounted folder, not to an address",
+            hint="capture into a folder such as --output logs, and copy the run afterwards",
         )
     return Path(name)
 
@@ -361,7 +363,7 @@ class RunChoice:
         """Name the workers that are missing in a shared run."""
         with suppress(OSError):
             if self._meeting is not None and (absent := self._meeting.absent()):
-                reason = "not captured, or captured with another --out or other --steps"
+                reason = "not captured, or captured with another --output or other --steps"
                 self._say(f"note: {', '.join(map(str, absent))} did not join this run: {reason}")
 
     def abandon(self) -> None:

@@ -17,7 +17,7 @@ from traceview.capture.window.step_window import DEFAULT_STEPS, StepRange
 
 PARTS: Final = ("nvml", "python", "source")
 """What a capture can do without: samples of the GPUs, samples of Python stacks, lines of ops."""
-_EXAMPLE: Final = f'for example {VARIABLE}="--steps 100:110 --out logs"'
+_EXAMPLE: Final = f'for example {VARIABLE}="--steps 100:110 --output logs"'
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Settings:
 
     def written(self) -> str:
         """The value that `read` reads as these settings, with absolute paths."""
-        words = [f"--steps={self.steps}", f"--out={self.out.absolute()}"]
+        words = [f"--steps={self.steps}", f"--output={self.out.absolute()}"]
         words += [f"--without={name}" for name in sorted(self.without)]
         words += [f"--step-function={name}" for name in self.step_functions]
         words += [] if self.run is None else [f"--run={self.run}"]
@@ -89,7 +89,7 @@ class _Parser(ArgumentParser):
 def option_parser() -> ArgumentParser:
     """What reads the options of a capture, and raises `UsageError` for others."""
     parser = _Parser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--out", type=Path, default=DEFAULT_OUT)
+    parser.add_argument("--output", "-o", dest="out", type=Path, default=DEFAULT_OUT)
     for name in ("--steps", "--run", "--on-hang", "--launch"):
         parser.add_argument(name)
     for name in ("--step-function", "--without"):

@@ -57,7 +57,15 @@ def capture(
         str | None, option("A:B", f"Record steps A to B-1, by default {DEFAULT_STEPS}.")
     ] = None,
     out: Annotated[
-        Path, option("DIR", "Log directory for the runs.", parser=output_folder, show_default=True)
+        Path,
+        option(
+            "DIR",
+            "Log directory for the runs.",
+            "--output",
+            "-o",
+            parser=output_folder,
+            show_default=True,
+        ),
     ] = DEFAULT_OUT,
     run: Annotated[
         str | None, option("NAME", "Name of the run; by default the current time.")
@@ -91,7 +99,7 @@ def capture(
     Each Python process of the script or command that trains captures itself. The last line of the output names the run.
     --check runs no script, and exits with 8 if a check failed.
 
-    Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
+    Example: traceview capture --steps 100:110 --output logs train.py --epochs 3
     """
     if check:
         check_mode(context, "--check", _OF_CHECK)
