@@ -271,9 +271,8 @@ def _lead(result: Layers) -> Sentence:
         return ""
     share = numbers.share(doc.ratio(own.own_ps_per_step, result.compute_ps_per_step))
     first, *line = [name(text) for text in (own.layer, own.source_line) if text]
-    return phrase(
-        first, *(phrase(" (", each, ")") for each in line), f" takes {share} of the compute."
-    )
+    where = [phrase(" (", each, ")") for each in line]
+    return phrase("The largest by itself is ", first, *where, f": {share} of the compute.")
 
 
 ANALYSIS: Final = Analysis[Layers](
