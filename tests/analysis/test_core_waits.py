@@ -293,6 +293,45 @@ def test_a_thread_of_the_script_costs_what_it_ran(tmp_path: Path) -> None:
     check_nothing_bounds_it(finding)
 
 
+@pytest.mark.parametrize(
+    ("own", "ready"),
+    [
+        pytest.param(0.9, 0.3, id="it runs beside them"),
+        pytest.param(0.9, 0.0, id="no op waits"),
+        pytest.param(0.0, 0.3, id="it waits itself"),
+    ],
+)
+def test_python_of_the_step_costs_what_its_ops_wait_for_beside_it(
+    own: float, ready: float, tmp_path: Path
+) -> None:
+    """Ops run all the time, on 0.6 of a core; the thread of the steps has called them before, and is at a line of its own."""
+    trace = new_trace(length_ms=1000)
+    executor = trace.thread("tf_Compute", EXECUTOR)
+    samples = []
+    for step in marked_steps(trace, count=8, period_ms=100, marker_ms=100):
+        step.host("FunctionRun", 0, 0.5)
+        step.host("replica_0/x:MatMul", 0.2, 100, thread=executor)
+        for number in range(0, 100, 2):
+            at_ns = PROFILE_START_NS + round((step.start_ms + number) * 1e6)
+            samples.append((at_ns, 0, (COUNT,)))
+    cpu_us = [round(at_ns * own * 1e-3) % 10**9 for at_ns, *_ in samples]
+    threads = [{"ident": None, "name": "MainThread", "native_id": CALLER}]
+    loads = {CALLER: (own, 0.0), EXECUTOR: (0.6, ready)}
+    facts = {
+        "python": python_group(samples, threads, cpu_us),
+        "threads": clocks_group(loads, length_ms=1000),
+        "cores": {"machine_count": 2, "usable_count": 2},
+    }
+    finding = finding_of(analyzed(tmp_path, trace, sidecar=facts), "python-stall")
+    if not own * ready:
+        assert finding is None
+        return
+    assert lost_ms(finding) == pytest.approx(30, rel=0.05)
+    assert finding is not None
+    assert finding.title.endswith("for Python in the step in count, train.py:12")
+    assert "are ops of the step, which take longer beside it" in finding.explanation
+
+
 def test_a_thread_that_calls_ops_is_beside_the_step_where_it_gives_what_that_waits_for(
     tmp_path: Path,
 ) -> None:

@@ -81,7 +81,9 @@ def ill(
 ) -> subprocess.CompletedProcess[str]:
     """The same with a slow input pipeline; the baseline stays."""
     capture, _, gate = recipe
-    slow = capture.replace("--demo", "--demo --slowdown input").replace("--output logs", "--output slow")
+    slow = capture.replace("--demo", "--demo --slowdown input").replace(
+        "--output logs", "--output slow"
+    )
     assert healthy.returncode in _MEETS, healthy.stdout
     return run(workspace, f"{slow}\n{gate.replace('logs-', 'slow-')}")
 

@@ -227,6 +227,7 @@ def ledger_of(context: Run) -> Ledger:
         for draft in drafts:
             _recast_lines(draft)
             _enter_lines(draft)
+            _recast_beside_own_python(draft)
             recast_small_kernels(draft)
             recast_keys(draft)
         ahead = (supply.ahead_ratio for supply in context.once(input_supplies).values())
@@ -493,6 +494,41 @@ def _follows_wait(columns: Columns) -> BoolArray:
     """Which segments follow a wait, whose line they have."""
     follows: BoolArray = (columns.state == State.SYNC) & (columns.by_kind == By.PYTHON)
     return follows
+
+
+def _recast_beside_own_python(draft: Draft) -> None:
+    """What ops of a replica lose while the thread of the steps runs Python of its own, by the line that it is at."""
+    python, waits = draft.python, core_waits(draft.context, draft.host)
+    if draft.kind != "replica" or python is None or waits is None or waits.caller == NONE:
+        return
+    lines, caller, times = python.lines, python.caller, waits.clocks.time_ps
+    needs = intersection(lines.at_work(caller), complement(draft.states.calls))
+    if not needs.start.size:
+        return
+    until = np.append(0, np.cumsum(lines.own_work(caller, needs.start, needs.end)))
+    moments, used = np.stack((needs.start, needs.end), 1), np.stack((until[:-1], until[1:]), 1)
+    own = np.diff(np.interp(times, moments.ravel(), used.ravel()))
+    cores = waits.beside_caller()
+    owed, least_ps = cores.owed_by(own), _LEAST_AT_A_LINE * draft.window.length_ps
+    between = times[:-1], times[1:]
+    whole = np.maximum(needs.within(*between), 1)
+    _, since, until_ps, cause = lines.causes(caller, needs.start, needs.end)
+    for each in unique_ids(cause).tolist():
+        calls = intersection(union(since[cause == each], until_ps[cause == each]), needs)
+        line = lines.at(caller, calls.start, calls.end, may_wait=False)
+        if line is not None and covered_ps(calls, draft.window) >= least_ps:
+            by = draft.by_line(str(line))
+            part = owed * (calls.within(*between) / whole)
+            state = _state_at(draft.columns, by)
+            _recast_without_cores(draft, cores, part, state, by, with_dispatch=False)
+
+
+def _state_at(columns: Columns, by: Causer) -> State:
+    """What a line of Python mostly is where a device is idle for it."""
+    rows = (columns.by_kind == by[0]) & (columns.by == by[1]) & (columns.activity == IDLE)
+    of_state = np.bincount(columns.state[rows], columns.duration_ps[rows], len(State))
+    main = State(int(of_state.argmax()))
+    return main if main in _MAIN else State.PYTHON
 
 
 _OF_A_LINE: Final = (State.PYTHON, State.BETWEEN, State.SYNC)

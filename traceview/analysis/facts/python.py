@@ -22,7 +22,7 @@ from msgspec import Struct
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.rules.finding import Evidence
 from traceview.analysis.rules.words import Line
-from traceview.base.ids import is_in, sorted_unique, unique_inverse
+from traceview.base.ids import is_in, sorted_unique, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array, nesting
 from traceview.base.record import Count, Record, Share, SourceLine
 from traceview.base.sweeping import SWEEPS
@@ -30,7 +30,7 @@ from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_NS, PS_PER_US
 from traceview.document import numbers
 from traceview.ledger.build import with_taken
-from traceview.ledger.columns import IDLE
+from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE
@@ -104,12 +104,13 @@ _WORKS_INSIDE: Final = {
         r"(?:PIL|cv2|imageio|skimage/io)/.* in (?!\w*save)", re.DOTALL
     ),
     "deep_copies": lazy_pattern(r"copy\.py:\d+ in \w*(?:copy|reconstruct)\w*"),
+    "lists_of_rows": lazy_pattern(r"datasets/formatting/formatting\.py:\d+ in extract_"),
     "hashed_arguments": lazy_pattern(r".* in __hash__\Z", re.DOTALL),
     "reports": lazy_pattern(
         r"(?:logging|pandas/io/formats|matplotlib)/|json/(?!decoder|scanner).*:\d+ in (?!load)|csv\.py:\d+ in (?:write|_dict_to)"
     ),
 }
-"""The line of a library that runs Python: of what reads files, or writes down what others read later, by its module or function."""
+"""The line of a library that runs Python: of what reads files, makes Python objects of rows (datasets 5.2), or writes down what others read later, by its module or function."""
 
 _CALLS: Final = {
     "autograph": lazy_pattern(r"tensorflow/python/autograph/impl/api\.py"),
@@ -355,10 +356,18 @@ def python_of_rows(
     host = max(lost, key=lambda host: lost[host], default=NONE)
     if host not in python_of_host:
         return None
+    columns, python = ledger.columns, python_of_host[host]
     of_host = [device for device in ledger.devices if host_of[device] == host]
-    spans = ledger.spans_of(of_host, with_taken(ledger.columns, rows))
-    whole = np.zeros(spans.start.size, dtype=np.int64)
-    line = python_of_host[host].in_each(state, spans.start, spans.end, whole, 1)[0]
+    # Ops that are slower beside a line do not show when it ran.
+    slowed = rows & (columns.activity != IDLE) & (columns.by_kind == By.PYTHON)
+    slowed_ps, whole_ps = (int(columns.duration_ps[each].sum()) for each in (slowed, rows))
+    if 2 * slowed_ps > whole_ps:
+        named = (ledger.python[by] for by in unique_ids(columns.by[slowed]).tolist())
+        line = python.lines.calling(python.caller, named)
+    else:
+        spans = ledger.spans_of(of_host, with_taken(columns, rows & ~slowed))
+        whole = np.zeros(spans.start.size, dtype=np.int64)
+        line = python.in_each(state, spans.start, spans.end, whole, 1)[0]
     return shared(line) if line else None
 
 

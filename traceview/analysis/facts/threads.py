@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.analysis.facts.async_ops import async_ops
 from traceview.analysis.facts.python import HostPython, PythonShare, shared
@@ -179,7 +180,8 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
 
     `model`, `pipeline`, `natives`, `python`: places of threads in the clocks, those of the model, those of the pipeline, those that
     are of neither and not of Python, and that nobody has named, as libraries start them, and by the number of each sampled thread of the script. `at_work_ps`: how long the devices were in ops of replicas, or dispatch, added up, in each
-    interval between two looks. `cores_beside`: how many other processes took, mean over the load that was recorded.
+    interval between two looks. `cores_beside`: how many other processes took, mean over the load that was recorded. `caller`: the
+    place of the thread that runs the steps, `NONE` where it is not known.
     """
 
     clocks: ThreadClocks
@@ -191,6 +193,7 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     python: Mapping[int, int]
     at_work_ps: Int64Array
     cores_beside: float
+    caller: int
 
     def owed_by(self, ran: Floats) -> Floats:
         """What part of its time the model loses in each interval to others, which `ran` so long in it."""
@@ -215,6 +218,10 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         owed = (self.owed_by_limit, self.owed_by(self.ran_by_processes))
         to_limit, to_processes = (float((each * self._span).sum()) for each in owed)
         return to_limit > to_processes
+
+    def beside_caller(self) -> CoreWaits:
+        """The same of the other threads of the model: what the thread of the steps runs takes their cores."""
+        return replace(self, model=tuple(place for place in self.model if place != self.caller))
 
     def lost_in(self, owed: Floats, start: Int64Array, end: Int64Array) -> Int64Array:
         """What the model loses in each of some spans, by the part in each interval; picoseconds."""
@@ -343,6 +350,8 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
     # Without samples any of them may be one of Python.
     sampled = context.idle.python.get(host)
     unnamed = clocks.unnamed if sampled and sampled.is_sampled else ()
+    is_known = sampled and sampled.is_sampled and sampled.caller != NONE
+    caller = sampled.lines.threads[sampled.caller] if sampled and is_known else None
     return CoreWaits(
         clocks=clocks,
         cores=cores,
@@ -357,6 +366,7 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
         python=python,
         at_work_ps=_at_work(context, host, clocks),
         cores_beside=_cores_beside(context, host),
+        caller=NONE if caller is None else clocks.of_python(caller),
     )
 
 

@@ -71,6 +71,9 @@ _IN_ORDER: Final = 0.8
 steps, less those of which the opposite holds, the later one has more. Choices of ours."""
 _MOST_COMPARED: Final = 100
 
+_SLOWED_RATIO: Final = 0.1
+"""Of a loss: from here on it is said that ops are slower beside it. A choice of ours."""
+
 FEWEST_TO_COMPARE: Final = 3
 """Of fewer steps none counts as affected."""
 
@@ -230,13 +233,14 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         """
         steps, arguments_of_steps = self._affected()
         growth = {} if steps else self._growth()
+        slowed = self._slowed() if "slowed" in rule.notes else {}
         sure: tuple[Confidence, str] = ("high", "")
         if HOOKS in (arguments or {}):
             sure = ("medium", HOOKS)
         return rule.of_rows(
             self.context,
             self.rows,
-            arguments={**(arguments or {}), **arguments_of_steps, **growth},
+            arguments={**(arguments or {}), **arguments_of_steps, **growth, **slowed},
             confidence=("low", unsure) if unsure else sure,
             evidence=(
                 *evidence,
@@ -244,7 +248,12 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
                 *self._longest_gap(rule.states[0]),
             ),
             steps=steps,
-            notes=(*notes, *(("some",) if steps else ()), *(("grows",) if growth else ())),
+            notes=(
+                *notes,
+                *(("some",) if steps else ()),
+                *(("grows",) if growth else ()),
+                *slowed,
+            ),
             severity=severity,
             keeps_waiting=True,
             saved_ratio=saved_ratio,
@@ -305,6 +314,14 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
             "used": Number(len(used), "used step"),
             "each": Quantity(each_ps, "ps"),
         }
+
+    def _slowed(self) -> dict[str, Argument]:
+        """How much of them in a step are ops that are slower beside it; empty where that is little."""
+        rows = self.rows & (self.context.ledger.columns.activity != IDLE)
+        slowed = self.context.ledger.loss(rows)
+        if slowed.ps < _SLOWED_RATIO * self.loss.ps:
+            return {}
+        return {"slowed": Quantity(slowed.mean_ps, "ps")}
 
     def _growth(self) -> dict[str, Argument]:
         """How much of it early steps have, and late ones, where it grows from step to step."""

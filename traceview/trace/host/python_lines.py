@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import Final, TypeAlias
 
@@ -340,6 +340,19 @@ class PythonLines:
     def called_by_loop(self, thread: int) -> dict[str, str]:
         """By line of the user's code what the loop of a thread calls there, as `PythonStacks.called_by_loop`."""
         return self.stacks.called_by_loop(self._places_of(thread))
+
+    def calling(self, thread: int, lines: Iterable[str]) -> PythonLine | None:
+        """Where a thread mostly was, and did not wait, in what its loop calls at some lines of the user's code; None without samples."""
+        called, depth = self.called_by_loop(thread), self._depth_of_loop(thread)
+        causes = {called.get(line) for line in lines}
+        rows = self._rows_of(thread)
+        rows = rows[~self.stacks.waits[self._samples.stack[rows]]]
+        places = zip(
+            self._samples.stack[rows].tolist(), self._samples.around[rows].tolist(), strict=True
+        )
+        of = np.array([self.stacks.cause(each, depth) in causes for each in places], dtype=np.bool_)
+        rows = rows[of] if rows.size else rows
+        return self._line(rows, self._until_ps[rows] - self._since_ps[rows]) if rows.size else None
 
     def causes(
         self, thread: int, start_ps: Int64Array, end_ps: Int64Array
