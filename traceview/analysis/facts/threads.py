@@ -38,7 +38,7 @@ from traceview.base.intervals import (
 )
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE
-from traceview.trace.host.python_lines import OFF_CORE_PS
+from traceview.trace.host.sampled_threads import OFF_CORE_PS
 from traceview.trace.host.state_timeline import intersection, joined_spans, without_holes
 from traceview.trace.host.thread_clocks import ThreadClocks, clocks_of_hosts
 from traceview.trace.model import Window
