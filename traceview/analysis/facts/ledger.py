@@ -502,7 +502,8 @@ def _recast_beside_own_python(draft: Draft) -> None:
     if draft.kind != "replica" or python is None or waits is None or waits.caller == NONE:
         return
     lines, caller, times = python.lines, python.caller, waits.clocks.time_ps
-    needs = intersection(lines.at_work(caller), complement(draft.states.calls))
+    own_lines = lines.at_work(caller, in_framework=False)
+    needs = intersection(own_lines, complement(draft.states.calls))
     if not needs.start.size:
         return
     until = np.append(0, np.cumsum(lines.own_work(caller, needs.start, needs.end)))

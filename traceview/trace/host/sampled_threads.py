@@ -162,13 +162,16 @@ class SampledThreads:
         off = off[self._used_ps[off] < AT_WORK_RATIO * self._passed_ps[off]]
         return union(self.previous_ps[off], self.time_ps[off])
 
-    def at_work(self, thread: int) -> IntervalSet:
-        """When a thread was at a place where it does not wait, as far as samples stand for it; busy cores leave it little of one."""
+    def at_work(self, thread: int, *, in_framework: bool = True) -> IntervalSet:
+        """When a thread was at a place where it does not wait, as far as samples stand for it; busy cores leave it little of one.
+
+        `in_framework`: also where the script calls TensorFlow, Keras or JAX.
+        """
         rows = self._rows_of(thread)
-        rows = rows[
-            (self._load[rows] >= _AT_REST_RATIO) & ~self.stacks.waits[self._samples.stack[rows]]
-        ]
-        return union(self._since_ps[rows], self._until_ps[rows])
+        stack = self._samples.stack[rows]
+        works = (self._load[rows] >= _AT_REST_RATIO) & ~self.stacks.waits[stack]
+        works &= in_framework | ~self.stacks.is_of_framework[stack]
+        return union(self._since_ps[rows[works]], self._until_ps[rows[works]])
 
     def computing(self, thread: int) -> IntervalSet:
         """When a thread used a core, however small a part of it others left to it: between two rounds."""
