@@ -147,8 +147,7 @@ class HostEvents:
         columns, names = self._columns, self._trace.names
         found = []
         for line in self._lines:
-            rows = self.rows_of_thread(int(self.thread[line]))
-            called = rows[self._is_called(rows)]
+            called = self._called_by_python(int(self.thread[line]))
             if called.size > names.matching(columns.name[called], DELETES).sum():
                 found.append(line)
         return found
@@ -178,7 +177,15 @@ class HostEvents:
     def runs_python(self, thread: int) -> bool:
         """Whether a thread recorded something that only Python begins: a call or a frame of it."""
         rows = self.rows_of_thread(thread)
-        return bool((self._is_called(rows) | self._is_frame[self._columns.name[rows]]).any())
+        is_frame = self._is_frame[self._columns.name[rows]]
+        return bool(is_frame.any()) or bool(self._called_by_python(thread).size)
+
+    def _called_by_python(self, thread: int) -> Int64Array:
+        """The rows that only Python begins: executors of graphs call functions, too, as a loop does."""
+        rows = self.rows_of_thread(thread)
+        name = self._columns.name[rows]
+        is_called = self._is_called(rows) & ~self._trace.names.matching(name, [_RUNS_FUNCTION])
+        return rows[is_called]
 
     def rows_of_thread(self, thread: int) -> Int64Array:
         """The events of a thread, ascending; none if it belongs to the input pipeline."""
@@ -379,6 +386,8 @@ class HostEvents:
         rows = self.rows_of_thread(self.caller)
         return self._spans(rows[self._is_called(rows)])
 
+
+_RUNS_FUNCTION: Final = b"FunctionRun"
 
 _FEWEST_CALLS: Final = 8
 """Of fewer calls it may be chance that they lie inside the events of another line."""

@@ -29,6 +29,26 @@ def component_of_rows(
     return innermost_value(rows, consumers[executes], component, host, lines)
 
 
+def components_around(names: Names, host: HostColumns, runs_model: BoolArray) -> Int64Array:
+    """By component the one in which its function was called, `NONE` where that is in none, int64 `[keys]`.
+
+    An op that calls functions, such as a loop, calls the next one where the last one has ended (`ExecutorDoneCallback`).
+    """
+    producers, producer_key, consumers, consumer_key = linked_events(host)
+    runs = names.matching(host.name[producers], [b"FunctionRun"])
+    carries = names.matching(
+        host.name[consumers], [b"ExecutorState::Process", b"ExecutorDoneCallback"]
+    )
+    known = np.where(is_in(consumer_key, producer_key[runs]), consumer_key, NONE)[carries]
+    lines = np.arange(runs_model.size, dtype=np.int32)
+    size = int(max(producer_key.max(initial=NONE), consumer_key.max(initial=NONE))) + 1
+    around = np.full(size, NONE, dtype=np.int64)
+    around[producer_key[runs]] = innermost_value(
+        producers[runs], consumers[carries], known, host, lines
+    )
+    return around
+
+
 def most_frequent(group: Int64Array, value: Int64Array, group_count: int) -> Int64Array:
     """The most frequent value of each group, int64 `[group_count]`; of several the largest, 0 in an empty group."""
     pair = labels(group, value)

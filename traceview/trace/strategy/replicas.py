@@ -35,6 +35,7 @@ from traceview.trace.sidecar.sidecar import Sidecar
 from traceview.trace.strategy.components import (
     MOST_LOGICAL,
     component_of_rows,
+    components_around,
     logical_cpus,
     logical_device_of_rows,
     most_frequent,
@@ -52,6 +53,8 @@ _NOT_WORK = lazy_pattern(
     rb"_(?:Host)?(?:Send|Recv)|RemoteCall.*|.*PartitionedCall|(?:Stateless)?(?:While|If)|IteratorGetNext.*"
 )
 _COLLECTIVE = lazy_pattern(rb"Collective.*|NcclAllReduce")
+_OF_STEP: Final = b"PartitionedCall/"
+"""What is in the names of ops of a function that was put into the graph of its caller, as those of a replica are (TensorFlow 2.21)."""
 _PROGRAM: Final = b"CpuExecutable::ExecuteAsyncOnStream"
 """A program of XLA that an op of TensorFlow runs, with `jit_compile=True`; it returns when all is computed (2.21, measured)."""
 _SUFFIX = lazy_pattern(rb"_(\d{1,6})$")
@@ -61,8 +64,9 @@ _KNOWN_RATIO: Final = 0.25
 
 
 class _NameFacts(Struct, frozen=True, eq=False):
-    """Per name of the trace: whether it is an op that does work, or a collective, and its replica."""
+    """Per name of the trace: whether it is an op that does work, a collective, or of a part of a step, and its replica."""
 
+    of_step: BoolArray
     work: BoolArray
     collective: BoolArray
     replica: Int64Array
@@ -115,7 +119,7 @@ def find_replicas(
 def _name_facts(names: Names, highest: int) -> _NameFacts:
     """What each name shows; `highest`: the highest replica in the names of the host."""
     count = len(names)
-    work, collective = np.zeros((2, count), dtype=np.bool_)
+    of_step, work, collective = np.zeros((3, count), dtype=np.bool_)
     replica = np.full(count, NONE, dtype=np.int64)
     for index, name in enumerate(names):
         work[index] = name == _PROGRAM
@@ -123,10 +127,11 @@ def _name_facts(names: Names, highest: int) -> _NameFacts:
         if type_ is None:
             continue
         work[index] = not _NOT_WORK.fullmatch(type_)
+        of_step[index] = _OF_STEP in name
         collective[index] = _COLLECTIVE.fullmatch(type_) is not None
         number = replica_in(name, highest)
         replica[index] = NONE if number is None else number
-    return _NameFacts(work, collective, replica)
+    return _NameFacts(of_step, work, collective, replica)
 
 
 def _replica_of_rows(
@@ -148,11 +153,29 @@ def _replica_of_rows(
         by_all = most_frequent(own, np.maximum(number, 0), size)
         by_numbered = most_frequent(own[has_number], number[has_number], size)
         replica = np.where(numbered >= _KNOWN_RATIO * count, by_numbered, by_all)
-        result[in_component] = replica[own]
+        is_step = np.bincount(own, facts.of_step[name[in_component]], size) > 0
+        around = components_around(names, host, runs_model)
+        result[in_component] = replica[_callers(around, (numbered > 0) | is_step)][own]
     collective = np.flatnonzero(facts.collective[name] & ~in_component & (named == NONE))
     if collective.size:
         replicas = int(result.max(initial=0)) + 1
         result[collective] = _deal_out(names, host, rows[collective], replicas)
+    return result
+
+
+def _callers(around: Int64Array, is_known: BoolArray) -> Int64Array:
+    """By component the innermost one around it of which something is known, or itself; `around`: as `components_around`.
+
+    What an op calls has names of its own, which say no replica.
+    """
+    size = max(around.size, is_known.size)
+    own = np.arange(size)
+    known = np.append(is_known, np.zeros(size - is_known.size, dtype=np.bool_))
+    outer = np.append(around, np.full(size - around.size, NONE))
+    found = np.where(known | (outer == NONE), own, outer)
+    for _ in range(size.bit_length()):
+        found = found[found]
+    result: Int64Array = np.where(known[found], found, own)[: is_known.size]
     return result
 
 
