@@ -35,6 +35,7 @@ from traceview.analysis.gpu_time.waits import (
     profiler_ratio,
 )
 from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.graph_loops import graph_loops
 from traceview.analysis.measures.idle_report import Idle
 from traceview.analysis.measures.op_work import line_of_rows
 from traceview.analysis.rules.finding import Evidence, Finding
@@ -84,6 +85,9 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
         lost_ps.update(ledger.by_state(device))
     least_ps = LIMIT * sum(ledger.gpu_ps_by_device.values())
     detours = context.once(detour_rows)
+    looped = context.once(graph_loops).rows
+    if ledger.loss(looped).share < LIMIT:
+        looped = np.zeros_like(looped)
 
     def waits(*states: State) -> Waits | None:
         """The rows of some states; None where they are too few for any rule."""
@@ -103,7 +107,7 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
     ops = waits(State.HOST_OPS)
     if ops:
         # What collectives cause is a finding about them.
-        ops = Waits(context, result, ops.rows & ~rows_of_keys(context, ledger))
+        ops = Waits(context, result, ops.rows & ~(rows_of_keys(context, ledger) | looped))
     heavy = heavy_ops(context, ops.rows) if ops else {}
     yield from of_heavy_ops(context, result, heavy)
     one_by_one = waits(State.HOST_OPS, State.PYTHON, State.BETWEEN_CALLS)

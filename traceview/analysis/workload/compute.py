@@ -31,6 +31,7 @@ from traceview.analysis.facts.layers import (
     label_updates,
 )
 from traceview.analysis.measures.context import Analysis, Context
+from traceview.analysis.measures.graph_loops import graph_loops
 from traceview.analysis.measures.op_work import (
     label_flops,
     label_ps,
@@ -42,7 +43,7 @@ from traceview.analysis.measures.op_work import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule, is_of_jax
-from traceview.analysis.rules.words import Argument, Names, Ops, Quantity
+from traceview.analysis.rules.words import Argument, Names, Number, Ops, Quantity
 from traceview.analysis.workload.compute_rules import (
     BATCH_WORK,
     CASTS,
@@ -51,6 +52,7 @@ from traceview.analysis.workload.compute_rules import (
     FACTORING,
     FLOAT64,
     HOST_OP,
+    LOOPED,
     OPTIMIZER_BOUND,
     RECOMPUTED,
     REPEATED,
@@ -78,6 +80,7 @@ from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import OpName, OpType, Record, Share, SourceLine
 from traceview.base.sweeping import SWEEPS
+from traceview.base.text import lazy_pattern
 from traceview.ledger.states import State
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import (
@@ -85,6 +88,7 @@ from traceview.trace.device.op_names import (
     SideWork,
     event_phases,
     op_labels,
+    op_names,
     side_work_of,
 )
 from traceview.xplane.columns import C128, F64
@@ -418,6 +422,9 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     yield found
     repeated = instructions_that(context.trace, lambda each: each.is_repeated) | named["again_ops"]
     taken = context.once(_misplaced_labels)
+    looped = _looped(context)
+    yield looped
+    taken = taken | (context.once(graph_loops).labels & (looped is not None))
     is_free = is_model & context.once(multiplies_nothing)
     is_free &= ~(taken | repeated | (casts & (found is not None)))
     again = of_second_gradients(context) & ~taken
@@ -466,6 +473,35 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
         ops = _some_ops(context, kind_of_label == number)
         if ops.whole_ps:
             yield _optimizer(context, ops) if kind == OPTIMIZER else _side_work(context, kind, ops)
+
+
+_FALLS_BACK: Final = lazy_pattern(r"(?:^|/)pfor/while/")
+"""Where `tf.vectorized_map` runs a loop (TensorFlow 2.21)."""
+
+_SAVED_OF_LOOPS: Final = 0.5
+"""Of a loop of a program of XLA, whose ops have little dispatch: 256 turns that took 28.8 ms took 14.3 at once (JAX 0.10, two cores)."""
+
+
+def _looped(context: Context) -> Finding | None:
+    """Loops of small ops, with their dispatch."""
+    loops = context.once(graph_loops)
+    ops = _some_ops(context, loops.labels)
+    if not ops.whole_ps:
+        return None
+    names, op_of_label = context.trace.once(op_names)
+    of_label = op_of_label[loops.labels].tolist()
+    falls_back = any(_FALLS_BACK.search(names[each][0] or "") for each in of_label)
+    every = label_ps(context, loops.rows)
+    return LOOPED.of_rows(
+        context,
+        loops.rows,
+        arguments={**_named(context, ops.types[:1], every), "turns": Number(loops.turns, "turn")},
+        keeps_waiting=True,
+        saved_ratio=_SAVED_OF_LOOPS if loops.is_of_xla else 1.0,
+        notes=("xla",) if loops.is_of_xla else (),
+        action="vectorized" if falls_back else "",
+        evidence=_type_evidence(ops),
+    )
 
 
 def _is_mostly_exchange(context: Context, labels: BoolArray, rows: BoolArray) -> bool:
@@ -586,6 +622,7 @@ ANALYSIS: Final = Analysis[Compute](
     "compute",
     compute=compute,
     rules=(
+        LOOPED,
         FLOAT64,
         SLOW_PRODUCTS,
         CONSTANT,

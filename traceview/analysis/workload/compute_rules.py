@@ -334,6 +334,34 @@ HOST_OP: Final = _rule(
     example="Replica:0 spends 12.9 of 53.5 ms (24%) in tf.print inside the step",
 )
 
+LOOPED: Final = Rule(
+    code="loop-bound",
+    states=(State.COMPUTE, State.HOST_OPS, State.LAUNCH),
+    title="{who:spends/spend} {loss} in loops of small ops, {turns} in a step[: {ops}][ in {line}]",
+    meaning="One turn follows another, and its ops are so small that dispatch takes much of their time; it counts, too.",
+    notes={"xla": "The loss is half of their time, for the same numbers are computed at once."},
+    starts_at=(
+        "{limit} of the GPU time in, or waiting for the dispatch of, ops of a compiled step that run 8 times or more in each, 50 µs long in "
+        "the mean; not where they are 90% of the compute, and on GPUs not where dispatch is less than a quarter"
+    ),
+    action="Call the ops once, on the whole batch: most take arrays with one more dimension.",
+    advice=(
+        "Loops that AutoGraph makes, `tf.map_fn` and `tf.scan` run one turn after the other. Where each turn needs the last one, "
+        "larger turns are fewer: a larger batch, or several steps of the sequence in one."
+    ),
+    actions={
+        "vectorized": (
+            "Call the ops on the whole batch: `tf.vectorized_map` runs a loop over its rows for ops that it cannot convert.",
+            "TensorFlow 2.21 converts neither `tf.image.crop_and_resize` nor what rotates images: a step took 27 ms, on whole batches 14.",
+        ),
+        "jax": (
+            "Use `jax.vmap` for what `jax.lax.map` or `scan` does with one row after the other; `lax.map(..., batch_size=64)` in between.",
+            "256 turns of a small network made a step of 15 ms one of 30 (JAX 0.10, two cores).",
+        ),
+    },
+    example="Both replicas spend 14.6 of 30.8 ms (47%) in loops of small ops, 16 turns in a step: Transpose in view, train.py:82",
+)
+
 OPTIMIZER_BOUND: Final = _rule(
     code="optimizer-bound",
     title="{who:spends/spend} {loss} in the optimizer[, {ops}][ in {line}]",

@@ -1,0 +1,93 @@
+"""Finds loops of small ops in compiled steps, such as `tf.map_fn`, `tf.vectorized_map` that falls back to one, and `jax.lax.map`.
+
+In a graph, or a program of XLA, each op has a name of its own: one that runs several times in a step is in a loop. What such ops
+take is their compute, and the dispatch before each of them. Defined in docs/method.md: "Loops of small ops".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.analysis.facts.devices import devices_in_use
+from traceview.analysis.facts.layers import instructions_that
+from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.op_work import counted_events, rows_of_labels, time_by_label
+from traceview.base.intervals import BoolArray
+from traceview.base.units import PS_PER_US
+from traceview.ledger.columns import IDLE
+from traceview.ledger.states import State
+from traceview.trace.columns import NONE
+from traceview.trace.device.op_names import op_labels
+
+_FEWEST_TURNS: Final = 16
+"""Of a loop, in each step. A choice of ours."""
+
+_SMALL_PS: Final = 50 * PS_PER_US
+"""The mean length of ops that dispatch makes much longer: it takes 10 to 30 µs for each (TensorFlow 2.21, JAX 0.10, two cores)."""
+
+_OF_STEP_RATIO: Final = 0.975
+"""Of the compute: a loop with more is that of the training itself, such as several steps in one call. A choice of ours."""
+
+_DISPATCH_RATIO: Final = 0.25
+"""Of the time of a loop on a GPU, where ops as short as this may fill all of it. A choice of ours."""
+
+_BODY: Final = "while/body/"
+"""What is in the scope of instructions of a loop (JAX 0.10)."""
+
+_DISPATCH: Final = (State.HOST_OPS, State.LAUNCH)
+
+
+class GraphLoops(Struct, frozen=True, eq=False):
+    """Ops of loops: bool `labels` (`op_labels`), bool `rows` of the ledger in which they run or are dispatched, how many turns in a step,
+    and whether programs of XLA run them.
+    """
+
+    labels: BoolArray
+    rows: BoolArray
+    turns: int
+    is_of_xla: bool = False
+
+
+def graph_loops(context: Context) -> GraphLoops:
+    """The loops of small ops of all devices; nothing is one where they are the whole step, or of few turns."""
+    ledger, of_row = context.ledger, context.trace.once(op_labels).of_row
+    count = context.trace.once(op_labels).row.size
+    labels = np.zeros(count, dtype=np.bool_)
+    times, ran_ps, turns = 0, 0, 0
+    nothing = GraphLoops(labels, np.zeros(ledger.count, dtype=np.bool_), 0)
+    if not ledger.has_steps:
+        return nothing
+    instruction = context.trace.device_columns.instruction[context.trace.once(op_labels).row]
+    of_loops: BoolArray = instruction == NONE
+    # Programs of one op each run one after the other, too.
+    of_loops |= instructions_that(context.trace, lambda each: _BODY in each.scope)
+    for device in devices_in_use(context):
+        events, steps = counted_events(context, device), ledger.steps_of_device[device]
+        of_label = np.bincount(of_row[events], minlength=count)
+        repeats = of_loops & (of_label >= _FEWEST_TURNS * max(steps, 1))
+        own = events[repeats[of_row[events]]]
+        times += own.size
+        ran_ps += int(context.trace.device_columns.duration_ps[own].sum())
+        labels |= repeats
+        if own.size:
+            turns = max(turns, int(np.median(of_label[repeats])) // max(steps, 1))
+    if not times or ran_ps > _SMALL_PS * times:
+        return nothing
+    every = context.once(time_by_label).values()
+    whole_ps = sum(each.total for each in every)
+    if sum(each.where(labels).total for each in every) > _OF_STEP_RATIO * whole_ps:
+        return nothing
+    rows = rows_of_labels(context, labels, states=(State.COMPUTE, *_DISPATCH))
+    columns = ledger.columns
+    # The last turn ends with ops that record nothing.
+    ends = rows & (columns.activity != IDLE)
+    rows[1:] |= ends[:-1] & ledger.rows(states=_DISPATCH)[1:] & (columns.activity[1:] == IDLE)
+    waits = rows & (columns.state != State.COMPUTE)
+    of_gpus = any(context.trace.device_list[each].kind != "replica" for each in ledger.devices)
+    shares = (int(columns.duration_ps[each].sum()) for each in (waits, rows))
+    if of_gpus and next(shares) < _DISPATCH_RATIO * next(shares):
+        return nothing
+    return GraphLoops(labels, rows, turns, bool((instruction[labels] != NONE).any()))
