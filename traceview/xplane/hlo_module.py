@@ -34,7 +34,8 @@ DEEPEST: Final = 16
 _MOST_FRAMES: Final = 256
 MOST_DIMENSIONS: Final = 32
 LONGEST_CONFIG: Final = 1 << 16
-_LIBRARY: Final = ("/site-packages/", "/dist-packages/", "<frozen ")
+_LIBRARY: Final = ("/site-packages/", "/dist-packages/", "/traceview/capture/", "<frozen ")
+"""What the paths of code have that no user wrote, also where traceview is not installed."""
 _OF_EVERY_OP: Final = "tensorflow/python/framework/ops.py"
 """Where TensorFlow makes all ops, which its programs give as their line."""
 
