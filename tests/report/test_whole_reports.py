@@ -75,7 +75,7 @@ def report_on(name: str, fixtures: Path, folder: Path) -> Report:
     return replace(report, source=replace(report.source, logdir="logs"), command=command)
 
 
-@pytest.mark.parametrize("name", (*WHOLE, *PARTS))
+@pytest.mark.parametrize("name", [*WHOLE, *PARTS])
 def test_everything_that_differs(
     name: str, fixtures: Path, tmp_path: Path, golden: Callable[[str, str], None]
 ) -> None:

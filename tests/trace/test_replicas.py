@@ -176,3 +176,33 @@ def test_one_logical_device_is_one_replica(tmp_path: Path) -> None:
 def test_replicas_in_names_count_more_than_logical_devices(tmp_path: Path) -> None:
     named = on_logical_devices(tmp_path, "a", "replica_1/b")
     assert named == {"replica:0": 4, "replica:1": 8}
+
+
+@pytest.mark.parametrize("turns", [1, 3])
+def test_what_an_op_calls_is_of_the_replica_that_runs_the_op(turns: int, tmp_path: Path) -> None:
+    """A loop calls its body from the thread of its own op, and then where the last turn has ended; names of ops say nothing."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        component(step, 1, 2, FIRST)
+        component(step, 2, 2, SECOND, each_ms=4)
+        caller, body = (
+            step.trace.thread(f"tf_Compute_{number}", 900 + number) for number in (2, 3)
+        )
+        for turn in range(turns):
+            key, begin_ms = round(step.start_ms) * 10 + 5 + turn, 3 + 5 * turn
+            called_at = (3, caller) if turn == 0 else (begin_ms - 0.5, body)
+            step.host(
+                "FunctionRun",
+                called_at[0],
+                called_at[0] + 0.1,
+                {"_pt": 3, "_p": key},
+                thread=called_at[1],
+            )
+            runs = {"_ct": 3, "_c": key, "id": 1, "iter_num": 0}
+            step.host("ExecutorState::Process", begin_ms + 0.5, begin_ms + 3, runs, thread=body)
+            step.host("Exp:Exp", begin_ms + 0.6, begin_ms + 2.9, thread=body)
+            ended = {"_ct": 3, "_c": key}
+            step.host("ExecutorDoneCallback", begin_ms + 4, begin_ms + 4.9, ended, thread=body)
+    report = analyzed(tmp_path, trace)
+    assert replicas_with_compute(report) == {"replica:0": 4, "replica:1": 4 * (1 + turns)}
+    assert "python-thread" not in {row.code for row in report.findings}

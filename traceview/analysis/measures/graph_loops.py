@@ -61,7 +61,9 @@ def graph_loops(context: Context) -> GraphLoops:
     if not ledger.has_steps:
         return nothing
     instruction = context.trace.device_columns.instruction[context.trace.once(op_labels).row]
-    of_loops: BoolArray = instruction == NONE
+    # A kernel of a GPU, whose op may not be recorded, is that of many layers.
+    on_cpu = all(context.trace.device_list[each].kind == "replica" for each in ledger.devices)
+    of_loops: BoolArray = (instruction == NONE) & on_cpu
     # Programs of one op each run one after the other, too.
     of_loops |= instructions_that(context.trace, lambda each: _BODY in each.scope)
     for device in devices_in_use(context):
@@ -86,8 +88,7 @@ def graph_loops(context: Context) -> GraphLoops:
     ends = rows & (columns.activity != IDLE)
     rows[1:] |= ends[:-1] & ledger.rows(states=_DISPATCH)[1:] & (columns.activity[1:] == IDLE)
     waits = rows & (columns.state != State.COMPUTE)
-    of_gpus = any(context.trace.device_list[each].kind != "replica" for each in ledger.devices)
     shares = (int(columns.duration_ps[each].sum()) for each in (waits, rows))
-    if of_gpus and next(shares) < _DISPATCH_RATIO * next(shares):
+    if not on_cpu and next(shares) < _DISPATCH_RATIO * next(shares):
         return nothing
     return GraphLoops(labels, rows, turns, bool((instruction[labels] != NONE).any()))

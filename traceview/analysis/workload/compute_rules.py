@@ -341,14 +341,11 @@ LOOPED: Final = Rule(
     meaning="One turn follows another, and its ops are so small that dispatch takes much of their time; it counts, too.",
     notes={"xla": "The loss is half of their time, for the same numbers are computed at once."},
     starts_at=(
-        "{limit} of the GPU time in, or waiting for the dispatch of, ops of a compiled step that run 8 times or more in each, 50 µs long in "
-        "the mean; not where they are 90% of the compute, and on GPUs not where dispatch is less than a quarter"
+        "{limit} of the GPU time in ops of a compiled step, with their dispatch, that run 16 times or more in it, 50 µs long in the mean; "
+        "not where they are 97.5% of the compute; on GPUs of XLA only, where dispatch is a quarter"
     ),
     action="Call the ops once, on the whole batch: most take arrays with one more dimension.",
-    advice=(
-        "Loops that AutoGraph makes, `tf.map_fn` and `tf.scan` run one turn after the other. Where each turn needs the last one, "
-        "larger turns are fewer: a larger batch, or several steps of the sequence in one."
-    ),
+    advice="`tf.map_fn`, `tf.scan` and loops of AutoGraph run one turn after the other. Where each needs the last one, a larger batch has fewer.",
     actions={
         "vectorized": (
             "Call the ops on the whole batch: `tf.vectorized_map` runs a loop over its rows for ops that it cannot convert.",

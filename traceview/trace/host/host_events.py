@@ -23,7 +23,11 @@ from traceview.base.intervals import (
     union,
 )
 from traceview.trace.columns import NONE, HostStat, kept
-from traceview.trace.device.correlation import ProducerConsumerLinks, calls_of_runs
+from traceview.trace.device.correlation import (
+    EventsAround,
+    ProducerConsumerLinks,
+    calls_of_runs,
+)
 from traceview.trace.device.op_names import SideWork, side_work_of
 from traceview.trace.model import HostSteps, Trace
 from traceview.xplane.columns import joined
@@ -181,11 +185,22 @@ class HostEvents:
         return bool(is_frame.any()) or bool(self._called_by_python(thread).size)
 
     def _called_by_python(self, thread: int) -> Int64Array:
-        """The rows that only Python begins: executors of graphs call functions, too, as a loop does."""
+        """The rows that Python begins: executors of graphs call functions, too, as a loop does."""
         rows = self.rows_of_thread(thread)
-        name = self._columns.name[rows]
-        is_called = self._is_called(rows) & ~self._trace.names.matching(name, [_RUNS_FUNCTION])
-        return rows[is_called]
+        return rows[self._is_called(rows) & ~is_in(rows, self._of_executors)]
+
+    @cached_property
+    def _of_executors(self) -> Int64Array:
+        """The rows of functions that an op calls, or what goes on where one has ended."""
+        columns, names = self._columns, self._trace.names
+        first = columns.rows_of_host(self._host)
+        runs, executes = (
+            first.start + np.flatnonzero(names.matching(columns.name[first], each))
+            for each in (_RUNS, _EXECUTES)
+        )
+        around = EventsAround(executes, columns, self.thread).innermost(runs)
+        inside: Int64Array = runs[around != NONE]
+        return inside
 
     def rows_of_thread(self, thread: int) -> Int64Array:
         """The events of a thread, ascending; none if it belongs to the input pipeline."""
@@ -387,7 +402,8 @@ class HostEvents:
         return self._spans(rows[self._is_called(rows)])
 
 
-_RUNS_FUNCTION: Final = b"FunctionRun"
+_RUNS: Final = (b"FunctionRun",)
+_EXECUTES: Final = (b"ExecutorState::Process", b"ExecutorDoneCallback")
 
 _FEWEST_CALLS: Final = 8
 """Of fewer calls it may be chance that they lie inside the events of another line."""
