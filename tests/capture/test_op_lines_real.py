@@ -75,10 +75,36 @@ with strategy.scope():
 model.fit(rows, verbose=0)
 """
 
+READS = """
+with strategy.scope():
+    kept = tf.Variable(tf.zeros([4096]), trainable=False, aggregation=tf.VariableAggregation.MEAN)
+    weight = tf.Variable(tf.ones([64, 64]))
+    optimizer = tf.keras.optimizers.SGD()
+    optimizer.build([weight])
+
+
+def replica_step(x, y):
+    kept.assign(tf.concat([kept[64:], x[0]], 0))  # kept
+    shown = tf.reduce_sum(tf.sin(kept.read_value()))  # sine
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((tf.matmul(x, weight) - y) ** 2) + shown
+    optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+    return loss
+
+
+@tf.function
+def train_step(x, y):
+    return strategy.run(replica_step, args=(x, y))
+
+
+for x, y in strategy.experimental_distribute_dataset(rows):
+    train_step(x, y)
+"""
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Captured]:
-    programs = {"loop": LOOP, "keras": KERAS}
+    programs = {"loop": LOOP, "keras": KERAS, "reads": READS}
     scripts = {name: Script(START + text, "4:8", model=MODEL) for name, text in programs.items()}
     return captured_scripts(tmp_path_factory.mktemp("lines"), scripts, is_forked=True)
 
@@ -151,3 +177,12 @@ def test_keras_names_lines_of_own_layers_alone(runs: dict[str, Captured]) -> Non
     assert layers["source_line"].dropna().str.startswith("model.py:").all()
     # As `model.summary()` calls them, and not as graphs do: `sequential_1/block_1`.
     assert set(layers["layer"].dropna()) >= {"sequential/dense", "sequential/block/inner"}
+
+
+def test_a_variable_that_is_read_first_says_nothing_of_other_ops(
+    runs: dict[str, Captured],
+) -> None:
+    """`kept[64:]` reads the variable in no scope."""
+    found = lines_by_op(runs["reads"])
+    for end, mark in (("concat", "kept"), ("Sin", "sine")):
+        assert of(found, end) == {f"train.py:{line_of(START + READS, f'# {mark}')}"}

@@ -359,14 +359,15 @@ class _Found:
                 # Both branches of a condition have the same path.
                 lines[path] = line if lines.get(path, line) == line else _SEVERAL
 
-    def _lines_of(self, ops: Iterable[Any]) -> list[str | None]:
+    def _lines_of(self, ops: Sequence[Any]) -> list[str | None]:
         line_of: dict[str, str | None] = {}
+        names = {op.name for op in ops}
         for op in ops:
             around = op.name.rpartition("/")[0]
             if op.name not in line_of:
                 line_of[op.name] = line_of[around] if around in line_of else self._line(op)
-            if op.type == "ReadVariableOp":
-                # `MatMul/ReadVariableOp` comes before `MatMul`, which asked for it.
+            if op.type == "ReadVariableOp" and around in names:
+                # `MatMul/ReadVariableOp` comes before `MatMul`, which asked for it; a layer asks, too.
                 line_of.setdefault(around, line_of[op.name])
         return [line_of[op.name] for op in ops]
 
