@@ -185,6 +185,7 @@ def test_what_an_op_calls_is_of_the_replica_that_runs_the_op(turns: int, tmp_pat
     for step in marked_steps(trace):
         component(step, 1, 2, FIRST)
         component(step, 2, 2, SECOND, each_ms=4)
+        step.host("FunctionRun", 1.2, 30)
         caller, body = (
             step.trace.thread(f"tf_Compute_{number}", 900 + number) for number in (2, 3)
         )
@@ -205,4 +206,5 @@ def test_what_an_op_calls_is_of_the_replica_that_runs_the_op(turns: int, tmp_pat
             step.host("ExecutorDoneCallback", begin_ms + 4, begin_ms + 4.9, ended, thread=body)
     report = analyzed(tmp_path, trace)
     assert replicas_with_compute(report) == {"replica:0": 4, "replica:1": 4 * (1 + turns)}
-    assert "python-thread" not in {row.code for row in report.findings}
+    ledger = traceview.load(tmp_path).ledger()
+    assert "python_thread" not in set(ledger["state"])
