@@ -16,6 +16,7 @@ from tests.analysis.made import analyzed
 from tests.sidecars import mirrored, write_sidecar
 from tests.trace.recordings import loaded
 from traceview.analysis.exchange.gradients import _replicas_together
+from traceview.ledger.states import State
 from traceview.report.model import Report
 from traceview.trace.device.op_names import Phase, event_phases
 from traceview.trace.strategy.replicas import gradient_counts, least_replica_counts
@@ -207,4 +208,4 @@ def test_what_an_op_calls_is_of_the_replica_that_runs_the_op(turns: int, tmp_pat
     report = analyzed(tmp_path, trace)
     assert replicas_with_compute(report) == {"replica:0": 4, "replica:1": 4 * (1 + turns)}
     ledger = traceview.load(tmp_path).ledger()
-    assert "python_thread" not in set(ledger["state"])
+    assert not ledger.rows(states=(State.PYTHON_THREAD,)).any()
