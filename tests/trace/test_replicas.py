@@ -16,9 +16,9 @@ from tests.analysis.made import analyzed
 from tests.sidecars import mirrored, write_sidecar
 from tests.trace.recordings import loaded
 from traceview.analysis.exchange.gradients import _replicas_together
-from traceview.ledger.states import State
 from traceview.report.model import Report
 from traceview.trace.device.op_names import Phase, event_phases
+from traceview.trace.host.host_states import HostStates
 from traceview.trace.strategy.replicas import gradient_counts, least_replica_counts
 
 FIRST: Final = "gradient_tape/model/dense/MatMul:MatMul"
@@ -207,5 +207,5 @@ def test_what_an_op_calls_is_of_the_replica_that_runs_the_op(turns: int, tmp_pat
             step.host("ExecutorDoneCallback", begin_ms + 4, begin_ms + 4.9, ended, thread=body)
     report = analyzed(tmp_path, trace)
     assert replicas_with_compute(report) == {"replica:0": 4, "replica:1": 4 * (1 + turns)}
-    ledger = traceview.load(tmp_path).ledger()
-    assert not ledger.rows(states=(State.PYTHON_THREAD,)).any()
+    # The thread of the loop is none of Python, whose ops would be guests.
+    assert HostStates(traceview.load(tmp_path), 0).guests == {}
