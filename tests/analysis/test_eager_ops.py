@@ -82,6 +82,13 @@ def test_functions_that_are_told_to_run_op_by_op(hook: str, action: str, tmp_pat
     assert finding.title.endswith(f"with {hook} on")
 
 
+def test_ops_of_a_debugged_pipeline_are_none_of_the_step(tmp_path: Path) -> None:
+    hooks = ["tf.data.experimental.enable_debug_mode"]
+    write_sidecar(run_of(100).write(tmp_path), {"tracing": {"hooks": hooks}})
+    titles = [row.title for row in traceview.analyze(tmp_path).findings]
+    assert not any("outside of any tf.function" in title for title in titles)
+
+
 @pytest.mark.parametrize(("work_ms", "is_own"), [(2, False), (7, True)])
 def test_python_at_another_line_is_a_cause_of_its_own(
     work_ms: int, is_own: bool, tmp_path: Path

@@ -10,6 +10,7 @@ import numpy as np
 
 from traceview.analysis.facts.detours import TRANSFER, copied_results, detour_rows
 from traceview.analysis.facts.dispatch import SMALL_OP_PS, ends_of_conditions, rows_of_keys
+from traceview.analysis.facts.input_supply import is_debugged
 from traceview.analysis.facts.ledger import is_restore
 from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.gpu_time import host_wait_rules as rules
@@ -356,6 +357,9 @@ def _outside_of_graphs(waits: Waits) -> Iterator[Finding | None]:
     """Steps of a CPU-only run without a graph: replicas look idle while the host runs their ops."""
     context, host = waits.context, waits.host
     if context.trace.device_list[waits.device].kind != "replica":
+        return
+    if is_debugged(context.trace, host):
+        # Then the pipeline runs ops one by one.
         return
     ops = many_eager_ops(context, host)
     if ops is None or _is_of_profiler(context, host, waits.loss.mean_ps, ops):
