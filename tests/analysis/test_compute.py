@@ -9,7 +9,7 @@ import pytest
 
 import traceview
 from scripts.cuda_trace import U64
-from scripts.scenarios.model import marked_steps, new_trace
+from scripts.scenarios.model import marked_steps, ms, new_trace
 from scripts.scenarios.step_ops import printing_in_step
 from tests.analysis.made import (
     analyzed,
@@ -574,9 +574,9 @@ PAIRS, DENSE = "train.py:7 in pairs", "train.py:9 in call"
 @pytest.mark.parametrize(
     ("ops", "title"),
     [
-        ({"a/StridedSliceGrad:StridedSliceGrad": 10, "concat:_MklConcatV2": 5.1}, "15.1 of 50.0 ms (30%) on moving data: StridedSliceGrad"),
-        ({"a/StridedSliceGrad:StridedSliceGrad": 10, "concat:ConcatV2": 4.9}, ""),
-        ({"a/StridedSliceGrad:StridedSliceGrad": 10, "b/Sub:Sub": 5.1}, ""),
+        ({"a/Tile:Tile": 10, "concat:_MklConcatV2": 5.1}, "15.1 of 50.0 ms (30%) on moving data: Tile"),
+        ({"a/Tile:Tile": 10, "concat:ConcatV2": 4.9}, ""),
+        ({"a/Tile:Tile": 10, "b/Sub:Sub": 5.1}, ""),
         ({"loss/Softmax:Softmax": 22.6}, "22.6 of 50.0 ms (45%) on Softmax"),
         ({"loss/Softmax:Softmax": 22.4}, ""),
         ({"dense/MatMul:_MklNativeFusedMatMul": 40}, ""),
@@ -829,3 +829,37 @@ def test_the_verdict_names_the_line_with_much_of_the_compute(tmp_path: Path) -> 
     assert hidden.startswith("No problem found: 1 GPU, 72% computing, 75% of that in ")
     assert "call" not in hidden
     assert "train" not in hidden
+
+
+@pytest.mark.parametrize(
+    ("sliced_ms", "added_ms", "lost_ms"),
+    [(5.0, 4.0, 9.0), (8.0, 9.0, 8.0), (4.0, 3.0, None)],
+)
+def test_gradients_of_slices_with_the_sums_of_these(
+    sliced_ms: float, added_ms: float, lost_ms: float | None, tmp_path: Path
+) -> None:
+    """Sums that take longer are those of other gradients, too."""
+    ops = [
+        ("net/dense/MatMul:MatMul", 20.0),
+        ("gradient_tape/net/StridedSliceGrad:StridedSliceGrad", sliced_ms),
+        ("AddN:AddN", added_ms),
+    ]
+    costly = finding_of(ran(tmp_path, ops), "costly-ops")
+    sliced = costly if costly and "on gradients of slices" in costly.title else None
+    assert (sliced is None) == (lost_ms is None)
+    if sliced and lost_ms:
+        assert loss_of(sliced).ps_per_step == ms(lost_ms)
+        assert sliced.action.startswith("Cut it at once, tf.split")
+
+
+@pytest.mark.parametrize(
+    ("type_", "advice"),
+    [
+        ("MatMul", "Leave wide layers to another optimizer"),
+        ("_MklMatMul", "Leave wide layers to another optimizer"),
+        ("Mul", "Use a larger batch"),
+    ],
+)
+def test_an_optimizer_that_multiplies_matrices(type_: str, advice: str, tmp_path: Path) -> None:
+    ops = [("net/dense/Relu:Relu", 5.0), (f"muon/update_1/{type_}:{type_}", 25.0)]
+    assert the(ran(tmp_path, ops), "optimizer-bound").action.startswith(advice)

@@ -277,7 +277,7 @@ def by_rank(finding: Finding) -> tuple[int, float, str, tuple[str, ...]]:
 
 
 _OF_ANY_STEP: Final = 0.5
-"""The same of what a step loses because it is small: so do healthy ones."""
+"""The same of what a step loses because it is small, or has many ops: so do healthy ones."""
 
 
 _OF_A_GUESS: Final = 2 / 3
@@ -288,7 +288,7 @@ def _rank_of_gain(finding: Finding) -> float:
     gain = finding.loss.gain if finding.loss else 0.0
     gain *= _OF_A_GUESS if finding.confidence == "low" else 1
     gain *= OF_A_DISTURBANCE if finding.is_disturbance else 1
-    return gain * (_OF_ANY_STEP if finding.sentences[:1] == ("small",) else 1)
+    return gain * (_OF_ANY_STEP if finding.sentences[:1] in (("small",), ("many",)) else 1)
 
 
 def profiler_factor(capture: Capture) -> float:

@@ -67,9 +67,11 @@ from traceview.analysis.workload.costly_ops import (
     DRAWN,
     GROUPS,
     LOW_RATE,
+    SLICES,
     all_ps,
     labels_by_name,
     multiplies_nothing,
+    of_slices,
     own_part,
     saved_at_usual_rate,
     slow_products,
@@ -434,6 +436,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     kept = max((each.kept_percent or 0 for each in graphs), default=0) / 100
     for rule, key, chosen, ratio, parts, shown_by in (
         (AGAIN, "again", again, 1.0, (), None),
+        (SLICES, "slices", of_slices(context) & is_model, 1.0, (), None),
         (COSTLY_OPS, "pairs", named["pair_ops"] & is_model, 1.0, (own_part,), nowhere),
         # Multiplied first, it is a small product, whatever else it does.
         (COSTLY_OPS, "copied", named["copied_ops"], same, (), nowhere),
@@ -610,7 +613,11 @@ def _optimizer(context: Context, ops: _SomeOps) -> Finding | None:
         ops.rows,
         arguments=_named(context, ops.types[:1], ops.by_label),
         evidence=[Evidence("compute_ratio", share, None, ""), *_type_evidence(ops)],
-        action="embeddings" if is_sparse else "",
+        action="products"
+        if "MatMul" in "".join(ops.types[:1])
+        else "embeddings"
+        if is_sparse
+        else "",
     )
 
 

@@ -36,6 +36,7 @@ from traceview.analysis.workload.compute_rules import (
     MOVING_RATIO,
     PRODUCTS_RATIO,
     RECOMPUTED,
+    SLICES_RATIO,
     SLOW_RATE,
     TYPE_RATIO,
     UNTRAINED,
@@ -263,6 +264,18 @@ def of_one_function(context: Context, is_free: BoolArray, most: float = _ONE_TYP
     return np.zeros_like(is_free)
 
 
+def of_slices(context: Context) -> BoolArray:
+    """Which labels are gradients of slices in a graph, with the sums of these, unless other sums take longer than they do."""
+    types, of_label = context.once(types_of_labels)
+    sliced, added = (
+        np.array([type_ == each for type_ in types], dtype=np.bool_)[of_label]
+        for each in ("StridedSliceGrad", "AddN")
+    )
+    ps = context.once(all_ps)
+    labels: BoolArray = sliced | (added & (ps[added].sum() <= ps[sliced].sum()))
+    return labels
+
+
 def of_one_type(context: Context, is_free: BoolArray) -> BoolArray:
     """Which labels are ops of the type that takes longest, of XLA in the forward and backward pass: others may update variables."""
     types, of_label = context.once(types_of_labels)
@@ -294,6 +307,7 @@ class Group(Struct, frozen=True):
 
 
 AGAIN: Final = replace(COSTLY_OPS, limit=AGAIN_RATIO)
+SLICES: Final = replace(COSTLY_OPS, limit=SLICES_RATIO)
 
 GROUPS: Final = (
     Group(replace(COSTLY_OPS, limit=MOVING_RATIO), "moving", moving),
