@@ -217,6 +217,30 @@ def test_what_a_thread_makes_or_takes_is_waited_for(
     assert ("into a full queue, take, train.py:44" in found.explanation) == (at is PUT)
 
 
+def test_threads_that_compute_for_a_line_share_the_lock(tmp_path: Path) -> None:
+    """The thread of the steps takes many small parts, and uses a core for a tenth of that time: it does not rest."""
+    trace = new_trace(length_ms=1000)
+    samples: list[Sample] = []
+    cpu_us: list[int] = []
+    used_us = [0, 0]
+    for step in marked_steps(trace, count=8, period_ms=100, marker_ms=100):
+        step.host("EagerExecute", 0, 0.001)
+        step.host("EagerExecute", 30, 30.01)
+        step.kernel(0, 30, 100, launch_ms=30)
+        for number in range(99):
+            at_ns = PROFILE_START_NS + round((step.start_ms + 1 + number) * 1e6)
+            is_late = number < 29
+            for thread, stack in enumerate((((GET, TAKE) if is_late else (STEP,)), (COUNT,))):
+                used_us[thread] += (100, 900)[thread] if is_late else 0
+                samples.append((at_ns, thread, stack))
+                cpu_us.append(used_us[thread])
+    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS, cpu_us)})
+    found = next(row for row in traceview.analyze(tmp_path).findings if row.loss)
+    assert found.code == "python-stall"
+    assert "Meanwhile another thread of the script runs count, train.py:12" in found.explanation
+    assert found.action.startswith("Do it in less time in count, train.py:12, with NumPy")
+
+
 def samples_of(step: Step) -> Iterator[Sample]:
     """Every millisecond the thread of the steps is in the call of the step, and the other one counts."""
     for at_ms in range(1, 99):
