@@ -138,6 +138,15 @@ PROGRAMS: Final = {
         Program("loop_nested_speller", _INPUT, advice=_CONVERTED, present={"input-bound": 0.15}),
         Program("loop_nested_weights", _HOST_OP, advice=_CONVERTED),
         Program("fit_class_metrics", ("host-bound",)),
+        Program("fit_ctc_dense_labels", ("loop-bound",)),
+        Program("fit_vectorized_views", ("loop-bound",), present={"costly-ops": 0.22}),
+        Program("jax_rays_and_chunks", _PYTHON, second=("loop-bound",)),
+        Program(
+            "loop_task_per_row_and_likeness",
+            _WAITS,
+            second=("untrained-compute",),
+            present={"callback-stall": 0.1},
+        ),
         Program(
             "fit_load_and_orthogonal",
             _WAITS,
