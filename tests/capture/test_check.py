@@ -19,6 +19,7 @@ from traceview.capture.check.checks import (
     check_framework,
     check_gpus,
     check_output,
+    check_parts,
     check_profile,
     chosen,
     try_profile,
@@ -200,7 +201,19 @@ def test_the_command(command: Command, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(checks, "_LIST_GPUS", ("printf", FOUR))
     monkeypatch.setattr(checks, "chosen", lambda _: ("tensorflow", {"tensorflow": "2.21.0"}))
     monkeypatch.setattr(checks, "try_profile", lambda *_: SEES_ALL)
+    monkeypatch.setattr(checks, "find_spec", lambda _: True)
     done = command("capture", "--check")
-    assert (done.code, done.out.splitlines()[0]) == (0, "4 checks: 4 ok  No problem found.")
+    assert (done.code, done.out.splitlines()[0]) == (0, "5 checks: 5 ok  No problem found.")
     done = command("capture", "--check", "absent.py")
     assert (done.code, "absent.py: No such file" in " ".join(done.out.split())) == (8, True)
+
+
+@pytest.mark.parametrize("missing", ["", "thread_clocks", "native"])
+def test_parts_that_were_not_compiled(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(name: str) -> object | None:
+        return None if missing and name.endswith(missing) else object()
+
+    monkeypatch.setattr(checks, "find_spec", found)
+    check = check_parts()
+    assert check.status == ("warning" if missing else "ok")
+    assert ("C compiler" in check.fix) is bool(missing)

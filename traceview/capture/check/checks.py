@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import packages_distributions, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -25,6 +26,11 @@ _TESTED: Final = {"tensorflow": ((2, 15), (2, 21)), "jax": ((0, 4), (0, 11))}
 _GPU_PACKAGES: Final = {"tensorflow": "tensorflow[and-cuda]", "jax": "jax[cuda12]"}
 _IMPORTS: Final = {"tensorflow": "tensorflow|keras|tf_keras", "jax": "jax|flax|optax|equinox"}
 _IMPORTED: Final = r"(?m)^\s*(?:import|from)\s+(?:{})\b"
+_COMPILED: Final = (
+    "traceview.capture.process.native",
+    "traceview.capture.sampling.main_thread",
+    "traceview.capture.sampling.thread_clocks",
+)
 _AS_TEXT: Final[dict[str, Any]] = {
     "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "encoding": "utf-8", "errors": "replace"
 }  # fmt: skip
@@ -109,6 +115,7 @@ def examine(script: Path | None, out: Path) -> Iterator[Check]:
     yield check_gpus(framework, trial)
     yield check_profile(framework, trial)
     yield check_output(out)
+    yield check_parts()
 
 
 def chosen(script: str) -> tuple[str, dict[str, str]]:
@@ -211,6 +218,14 @@ def check_output(out: Path) -> Check:
     detail = f"{out} can be written, {free / 1e9:.1f} GB free"
     fix = "free some space: a trace may need more than 100 MB" if is_small else ""
     return Check("output", "warning" if is_small else "ok", detail, fix)
+
+
+def check_parts() -> Check:
+    """Whether what runs in C beside the training was compiled."""
+    if all(map(find_spec, _COMPILED)):
+        return Check("parts", "ok", "compiled")
+    detail = "installed without a C compiler: no clocks of threads, so it stays unknown who waits for a core"
+    return Check("parts", "warning", detail, "install a C compiler, then traceview again")
 
 
 def try_profile(

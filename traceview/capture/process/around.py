@@ -34,7 +34,9 @@ def around(function: Callable[..., Any], before: Before, after: After) -> Any:
     What that returns, unless it is None, is given to `after` with the result and the error; it returns the result.
     """
     make = _in_python if NATIVE is None else NATIVE.Around
-    return functools.wraps(function)(make(function, before, after))
+    # Functions of nanobind, as in JAX, may have no qualified name.
+    given = [name for name in functools.WRAPPER_ASSIGNMENTS if getattr(function, name, None)]
+    return functools.wraps(function, given)(make(function, before, after))
 
 
 def _in_python(function: Callable[..., Any], before: Before, after: After) -> Callable[..., Any]:
