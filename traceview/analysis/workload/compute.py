@@ -59,6 +59,7 @@ from traceview.analysis.workload.compute_rules import (
     SECOND_FORWARD,
     SLOW_PRODUCTS,
     UNTRAINED,
+    UPDATED_BY_PRODUCTS,
     VARIABLE_WORK,
 )
 from traceview.analysis.workload.costly_ops import (
@@ -608,7 +609,8 @@ def _optimizer(context: Context, ops: _SomeOps) -> Finding | None:
     """What the updates of the variables cost."""
     share = ops.whole_ps / context.once(_all_ops).whole_ps
     is_sparse = any(type_.startswith(_SPARSE_UPDATES) for type_ in ops.by_type)
-    return OPTIMIZER_BOUND.of_rows(
+    has_products = "MatMul" in "".join(ops.types[:1])
+    return (UPDATED_BY_PRODUCTS if has_products else OPTIMIZER_BOUND).of_rows(
         context,
         ops.rows,
         arguments=_named(context, ops.types[:1], ops.by_label),
