@@ -615,11 +615,7 @@ def _optimizer(context: Context, ops: _SomeOps) -> Finding | None:
         ops.rows,
         arguments=_named(context, ops.types[:1], ops.by_label),
         evidence=[Evidence("compute_ratio", share, None, ""), *_type_evidence(ops)],
-        action="products"
-        if "MatMul" in "".join(ops.types[:1])
-        else "embeddings"
-        if is_sparse
-        else "",
+        action="products" if has_products else "embeddings" if is_sparse else "",
     )
 
 

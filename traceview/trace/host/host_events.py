@@ -193,9 +193,9 @@ class HostEvents:
     def _of_executors(self) -> Int64Array:
         """The rows of functions that an op calls, or what goes on where one has ended."""
         columns, names = self._columns, self._trace.names
-        first = columns.rows_of_host(self._host)
+        own = columns.rows_of_host(self._host)
         runs, executes = (
-            first.start + np.flatnonzero(names.matching(columns.name[first], each))
+            own.start + np.flatnonzero(names.matching(columns.name[own], each))
             for each in (_RUNS, _EXECUTES)
         )
         around = EventsAround(executes, columns, self.thread).innermost(runs)
