@@ -87,8 +87,6 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
     least_ps = LIMIT * sum(ledger.gpu_ps_by_device.values())
     detours = context.once(detour_rows)
     looped = context.once(graph_loops).rows
-    if ledger.loss(looped).share < LIMIT:
-        looped = np.zeros_like(looped)
 
     def waits(*states: State) -> Waits | None:
         """The rows of some states; None where they are too few for any rule."""

@@ -15,6 +15,7 @@ from traceview.analysis.facts.devices import devices_in_use
 from traceview.analysis.facts.layers import instructions_that
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.op_work import counted_events, rows_of_labels, time_by_label
+from traceview.analysis.rules.rule import LIMIT
 from traceview.base.intervals import BoolArray
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE
@@ -34,6 +35,9 @@ _OF_STEP_RATIO: Final = 0.975
 _DISPATCH_RATIO: Final = 0.25
 """Of the time of a loop on a GPU, where ops as short as this may fill all of it. A choice of ours."""
 
+_SAVED_OF_XLA: Final = 0.5
+"""Of a loop of a program of XLA, whose ops have little dispatch: 256 turns that took 28.8 ms took 14.3 at once (JAX 0.10, two cores)."""
+
 _BODY: Final = "while/body/"
 """What is in the scope of instructions of a loop (JAX 0.10)."""
 
@@ -42,17 +46,17 @@ _DISPATCH: Final = (State.HOST_OPS, State.LAUNCH)
 
 class GraphLoops(Struct, frozen=True, eq=False):
     """Ops of loops: bool `labels` (`op_labels`), bool `rows` of the ledger in which they run or are dispatched, how many turns in a step,
-    and whether programs of XLA run them.
+    and how much of that time is the loss.
     """
 
     labels: BoolArray
     rows: BoolArray
     turns: int
-    is_of_xla: bool = False
+    saved_ratio: float = 1.0
 
 
 def graph_loops(context: Context) -> GraphLoops:
-    """The loops of small ops of all devices; nothing is one where they are the whole step, or of few turns."""
+    """The loops of small ops of all devices; nothing is one where they are the whole step, of few turns, or no finding."""
     ledger, of_row = context.ledger, context.trace.once(op_labels).of_row
     count = context.trace.once(op_labels).row.size
     labels = np.zeros(count, dtype=np.bool_)
@@ -88,7 +92,10 @@ def graph_loops(context: Context) -> GraphLoops:
     ends = rows & (columns.activity != IDLE)
     rows[1:] |= ends[:-1] & ledger.rows(states=_DISPATCH)[1:] & (columns.activity[1:] == IDLE)
     waits = rows & (columns.state != State.COMPUTE)
-    shares = (int(columns.duration_ps[each].sum()) for each in (waits, rows))
-    if not on_cpu and next(shares) < _DISPATCH_RATIO * next(shares):
+    waits_ps, whole_ps = (int(columns.duration_ps[each].sum()) for each in (waits, rows))
+    if not on_cpu and waits_ps < _DISPATCH_RATIO * whole_ps:
         return nothing
-    return GraphLoops(labels, rows, turns, bool((instruction[labels] != NONE).any()))
+    saved_ratio = _SAVED_OF_XLA if (instruction[labels] != NONE).any() else 1.0
+    if ledger.loss(rows).share * saved_ratio < LIMIT:
+        return nothing
+    return GraphLoops(labels, rows, turns, saved_ratio)

@@ -482,9 +482,6 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
 _FALLS_BACK: Final = lazy_pattern(r"(?:^|/)pfor/while/")
 """Where `tf.vectorized_map` runs a loop (TensorFlow 2.21)."""
 
-_SAVED_OF_LOOPS: Final = 0.5
-"""Of a loop of a program of XLA, whose ops have little dispatch: 256 turns that took 28.8 ms took 14.3 at once (JAX 0.10, two cores)."""
-
 
 def _looped(context: Context) -> Finding | None:
     """Loops of small ops, with their dispatch."""
@@ -501,8 +498,8 @@ def _looped(context: Context) -> Finding | None:
         loops.rows,
         arguments={**_named(context, ops.types[:1], every), "turns": Number(loops.turns, "turn")},
         keeps_waiting=True,
-        saved_ratio=_SAVED_OF_LOOPS if loops.is_of_xla else 1.0,
-        notes=("xla",) if loops.is_of_xla else (),
+        saved_ratio=loops.saved_ratio,
+        notes=("xla",) if loops.saved_ratio < 1 else (),
         action="vectorized" if falls_back else "",
         evidence=_type_evidence(ops),
     )
@@ -609,7 +606,7 @@ def _optimizer(context: Context, ops: _SomeOps) -> Finding | None:
     """What the updates of the variables cost."""
     share = ops.whole_ps / context.once(_all_ops).whole_ps
     is_sparse = any(type_.startswith(_SPARSE_UPDATES) for type_ in ops.by_type)
-    has_products = "MatMul" in "".join(ops.types[:1])
+    has_products = any("MatMul" in type_ for type_ in ops.types[:1])
     return (UPDATED_BY_PRODUCTS if has_products else OPTIMIZER_BOUND).of_rows(
         context,
         ops.rows,
