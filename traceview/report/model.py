@@ -21,7 +21,8 @@ from traceview.analysis.rules.finding import OF_A_DISTURBANCE, SEVERITIES, Findi
 from traceview.analysis.rules.rule import CRITICAL_LIMIT, LIMIT, phrases_of, rendered
 from traceview.analysis.rules.sentences import text_phrase
 from traceview.analysis.rules.words import line_words, plain_type
-from traceview.analysis.workload.compute import Compute, PartOfCompute
+from traceview.analysis.workload.compute import Compute
+from traceview.analysis.workload.parts import PartOfCompute
 from traceview.base.record import (
     Key,
     Message,
@@ -405,8 +406,9 @@ def _healthy(sums: LedgerSums, times: DeviceTime | None, compute: Compute | None
 
 
 def words_of_part(part: PartOfCompute) -> Phrase:
-    """`in call, train.py:31`, `in layer conv/1`, `in layer conv/1, train.py:31` or `MatMul`."""
-    layer = phrase("layer ", name(part.layer)) if part.layer else ""
+    """`in call, train.py:31`, `in layer conv/1`, `in 12 layers block*/dense`, `in layer conv/1, train.py:31` or `MatMul`."""
+    layers = f"{part.layer_count} layers " if part.layer_count > 1 else "layer "
+    layer = phrase(layers, name(part.layer)) if part.layer else ""
     line = name(line_words(part.source_line)) if part.source_line else ""
     if not layer and not line:
         return (name(plain_type(part.op_type or "")),)

@@ -9,9 +9,8 @@ Ops of JAX say their program, named after its function. TensorFlow calls the gra
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import dropwhile, islice
+from itertools import islice
 from math import prod
 from typing import Final
 
@@ -22,10 +21,8 @@ from traceview.analysis.facts.functions import functions_called
 from traceview.analysis.facts.graph_ops import assigns_eagerly, named_in_graphs, op_of_label
 from traceview.analysis.facts.input_supply import supply_of
 from traceview.analysis.facts.layers import (
-    Place,
     cast_labels,
     instructions_that,
-    jitted_functions,
     label_kernels,
     label_places,
     label_updates,
@@ -78,10 +75,11 @@ from traceview.analysis.workload.costly_ops import (
     slow_products,
     types_of_labels,
 )
+from traceview.analysis.workload.parts import PartOfCompute, parts_of_compute
 from traceview.analysis.workload.second_gradients import of_second_gradients
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
-from traceview.base.record import OpName, OpType, Record, Share, SourceLine
+from traceview.base.record import Record
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.ledger.states import State
@@ -102,31 +100,11 @@ TOP_TYPES: Final = 3
 """Types of ops that are named, those that take longest."""
 
 MOST_PARTS: Final = 3
-_NEARLY_ALL: Final = 0.8
-"""Of the compute: a line or layer that has more of it tells no more than that it is the step. A choice of ours."""
 
 OPTIMIZER: Final = "optimizer"
 
 _KINDS: Final = (*(kind.value for kind in SideWork), OPTIMIZER)
 _SPARSE_UPDATES: Final = ("UnsortedSegmentSum", "ResourceScatter", "ResourceSparseApply")
-
-
-class PartOfCompute(Record, frozen=True):
-    """Ops of one layer that one line of Python made, with their gradients; without layer and line those of one type.
-
-    Of a line that makes layers which others make, too, all ops are one part.
-
-    Attributes:
-        source_line: The line; null where none was recorded, and where the layer has no other and the line has.
-        layer: The layer; null where no name shows any, and where the line makes no other.
-        op_type: The type of op that takes most of it; null where none was recorded.
-        compute_ratio: Its share of the compute in the used steps.
-    """
-
-    source_line: SourceLine | None
-    layer: OpName | None
-    op_type: OpType | None
-    compute_ratio: Share
 
 
 class Compute(Record, frozen=True):
@@ -145,52 +123,7 @@ def compute(context: Context) -> Compute | Skipped:
         return Skipped("no used step")
     if not context.once(all_ps).any():
         return Skipped("no device computed in the used steps")
-    return Compute(tuple(islice(_parts(context), MOST_PARTS)))
-
-
-def _parts(context: Context) -> Iterator[PartOfCompute]:
-    """All parts, the one that takes longest first."""
-    made, ps = context.trace.once(label_places), context.once(all_ps)
-    types, type_of_label = context.once(types_of_labels)
-    makers = _makers(made.places, context.trace.once(jitted_functions))
-    number_of = {maker: number for number, maker in enumerate(dict.fromkeys((("", ""), *makers)))}
-    part = np.array([*map(number_of.__getitem__, makers)], dtype=np.int64)[made.place]
-    whole_ps, count = int(ps.sum()), len(number_of)
-    if SWEEPS.totals(part, ps, count)[1:].max(initial=0) > _NEARLY_ALL * whole_ps:
-        part = np.zeros_like(part)
-    # What nobody is known to have made is divided by its type.
-    part = np.where(part == 0, count + type_of_label, part)
-    known = [*((*maker, "") for maker in number_of), *(("", "", type_) for type_ in types)]
-    by_part = SWEEPS.totals(part, ps, len(known))
-    order = sorted(
-        np.flatnonzero(by_part).tolist(), key=lambda place: (-by_part[place], known[place])
-    )
-    lines_of, layers_of = (Counter(known[place][column] for place in order) for column in range(2))
-    for place in order:
-        by_type = SWEEPS.totals(type_of_label, np.where(part == place, ps, 0), len(types))
-        (layer, line, _), op_type = known[place], types[int(by_type.argmax())]
-        if layer or line or op_type:
-            is_of_line = bool(line) and layers_of[line] == 1
-            shown = line if is_of_line or not layer or lines_of[layer] > 1 else ""
-            yield PartOfCompute(
-                shown or None,
-                None if is_of_line else layer or None,
-                op_type or None,
-                int(by_part[place]) / whole_ps,
-            )
-
-
-def _makers(places: Sequence[Place], functions: Collection[str]) -> list[tuple[str, str]]:
-    """The layer and line that stand for each place, "" for none; the `functions` around a layer are none.
-
-    Where several lines make one layer, the model is applied several times: which of these lines it is tells more than the layer.
-    """
-    made = [
-        ("/".join(dropwhile(functions.__contains__, place.scopes)), place.line) for place in places
-    ]
-    lines_of = Counter(layer for layer, line in set(made) if layer and line)
-    whole = {line for layer, line in made if lines_of[layer] > 1}
-    return [("" if line in whole else layer, line) for layer, line in made]
+    return Compute(tuple(islice(parts_of_compute(context), MOST_PARTS)))
 
 
 class _SomeOps(Struct, frozen=True, eq=False):
