@@ -25,6 +25,8 @@ from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import component
 from tests.xplane.hlo_messages import F32, F64, ModuleWriter, add_programs
 from tests.xplane.test_hlo_masks import chain, experts
+from traceview.document.phrase import plain
+from traceview.report.model import words_of_part
 from traceview.report.redaction import redacted
 
 A, B, C = "train.py:9 in call", "train.py:21 in step", "train.py:30 in step"
@@ -82,6 +84,31 @@ def test_compute_is_divided_among_lines_and_layers_or_else_types(
     whole = sum(length for length, _ in ops.values())
     assert [(p.source_line, p.layer) for p in found] == [part[:2] for part in parts]
     assert [p.compute_ratio * whole for p in found] == pytest.approx([part[2] for part in parts])
+
+
+def test_small_layers_that_are_alike_count_together(tmp_path: Path) -> None:
+    """One that is large stands alone, and one that is small counts with what is around it, though not with the model."""
+    trace = new_trace()
+    lengths = {
+        "attention/query": 2,
+        "attention/key": 1,
+        "attention_1/query": 2,
+        "attention_1/key": 1,
+    }
+    lengths |= {"dense": 6, "dense_1": 1, "dense_2": 1, "norm": 1}
+    for step in marked_steps(trace):
+        ops = [f"net/{layer}/Mul:Mul" for layer, ms in lengths.items() for _ in range(ms)]
+        component(step, 1, 4, *ops, each_ms=1)
+    report = analyzed(tmp_path, trace)
+    assert report.results.compute is not None
+    found = report.results.compute.parts
+    assert {(p.layer, p.layer_count, round(p.compute_ratio * 15)) for p in found} == {
+        ("net/attention*", 2, 6),
+        ("net/dense", 1, 6),
+        ("net/dense*", 2, 2),
+    }
+    words = [plain(words_of_part(part)) for part in found]
+    assert "in 2 layers net/attention*" in words
 
 
 @pytest.mark.parametrize(
