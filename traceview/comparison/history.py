@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from math import exp, floor
+from math import exp
 from pathlib import Path
 from statistics import median as middle
 from typing import Annotated, Final, Literal
@@ -42,8 +42,7 @@ from traceview.comparison.noise import (
     CONFIDENCE,
     DEVICE_SPREAD,
     StepLevels,
-    most_chance,
-    step_change,
+    difference,
 )
 from traceview.comparison.sides import (
     CaptureSteps,
@@ -77,14 +76,14 @@ LEAST_CHANGE_RATIO: Final = 0.01
 def change_points(levels: Sequence[StepLevels]) -> list[int]:
     """The places at which a new level begins, in order; empty where no change is shown. `levels`: of the step, by run."""
     places = range(FEWEST_RUNS, len(levels) - FEWEST_RUNS + 1)
+    typical = [of.typical for of in levels]
     changes = [
-        (step_change(levels[:place], levels[place:], DEVICE_SPREAD, vary_alike=True), place)
-        for place in places
+        (difference(typical[:place], typical[place:], DEVICE_SPREAD), place) for place in places
     ]
     chances = [
         (change.chance, place)
         for change, place in changes
-        if change and change.chance is not None and abs(change.value) >= LEAST_CHANGE_RATIO
+        if change.chance is not None and abs(change.value) >= LEAST_CHANGE_RATIO
     ]
     chance, place = min(chances, default=(1.0, 0))
     if not chances or chance * len(places) > 1 - CONFIDENCE:
@@ -207,18 +206,12 @@ def _rows(series: Sequence[SavedReport], number: int) -> list[HistoryRow]:
 def _changed_state(
     before: Sequence[CaptureSteps], after: Sequence[CaptureSteps], *, is_longer: bool
 ) -> tuple[str | None, int | None]:
-    """The state that makes most of a change, of those that are shown to have changed so."""
+    """The state that makes most of a change, of those that are beyond noise in this direction."""
+    direction = "slower" if is_longer else "faster"
     changes = state_noise(before, after, DEVICE_SPREAD)
-    most = most_chance(changes.values())
-    shown = [
-        key
-        for key, change in changes.items()
-        if (change.chance or 0.0) <= most and (change.value > 0) is is_longer
-    ]
-    if not shown:
-        return None, None
-    key = max(shown, key=lambda key: abs(changes[key].value))
-    return key, round(changes[key].value)
+    shown = {key: of.value for key, of in changes.items() if of.direction == direction}
+    key = max(shown, key=lambda key: abs(shown[key]), default=None)
+    return key, round(shown[key]) if key else None
 
 
 def earlier_levels(folder: Path, like: Sequence[Report]) -> list[list[StepLevels]]:
@@ -249,7 +242,7 @@ def _row(saved: SavedReport, series: int, own: CaptureSteps | None) -> HistoryRo
         devices=devices_of(report),
         batch_size=batch_size_of([report]),
         series=series,
-        step_ps=floor(own.mean_ps) if own else None,
+        step_ps=round(own.mean_ps) if own else None,
         step_count=steps.used_count if steps else 0,
         level_ps=None,
         change_ratio=None,

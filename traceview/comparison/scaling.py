@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor
 from typing import Final
 
 from msgspec import Struct
@@ -94,7 +93,7 @@ def _device_count(report: Report) -> int:
 
 
 def _row(group: Side, fewest: Side, *, has_examples: bool) -> Efficiency:
-    step_ps, least_ps = floor(group.mean_ps), floor(fewest.mean_ps)
+    step_ps, least_ps = group.step_ps, fewest.step_ps
     count = _device_count(group.reports[0])
     factor = count / _device_count(fewest.reports[0])
     size, least_size = batch_size_of(group.reports), batch_size_of(fewest.reports)
