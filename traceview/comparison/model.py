@@ -23,7 +23,7 @@ from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import CLASSES
 from traceview.ledger.states import KEYS
 
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
 
 LONGEST_VALUE: Final = 40
 """Characters of a name or a value in a sentence."""
@@ -339,7 +339,7 @@ class Comparison(Record, frozen=True):
         findings: Findings that came, went or cost another time.
     """
 
-    schema_version: Literal[6]
+    schema_version: Literal[7]
     traceview_version: VersionText
     verdict: str
     step: StepDifference

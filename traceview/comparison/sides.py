@@ -29,7 +29,6 @@ from traceview.comparison.model import (
 from traceview.comparison.noise import (
     Difference,
     Earlier,
-    Level,
     RunSpread,
     StepLevels,
     mean_level,
@@ -212,8 +211,13 @@ def state_differences(before: Side, after: Side, spread: RunSpread) -> tuple[Sta
     old, new = before.states, after.states
     if not old or not new:
         return ()
+    occur = {key for capture in (*before.steps, *after.steps) for key in capture.states_ps}
     rows = []
-    for key, noise in state_noise(before.steps, after.steps, spread).items():
+    for key in [key for key in KEYS if key in occur]:
+        levels = (
+            [mean_level(of.states_ps.get(key, 0 * of.lengths_ps)) for of in side.steps]
+            for side in (before, after)
+        )
         first, second = old.get(key, 0), new.get(key, 0)
         rows.append(
             StateDifference(
@@ -221,27 +225,11 @@ def state_differences(before: Side, after: Side, spread: RunSpread) -> tuple[Sta
                 before_ps=first,
                 after_ps=second,
                 difference_ps=second - first,
-                direction=noise.direction,
+                direction=part_difference(*levels, spread).direction,
                 line=_line_of(key, (before if first > second else after).reports),
             )
         )
     return tuple(sorted(rows, key=lambda row: -abs(row.difference_ps)))
-
-
-def state_noise(
-    before: Sequence[CaptureSteps], after: Sequence[CaptureSteps], spread: RunSpread
-) -> dict[str, Difference]:
-    """By state that occurs how the mean over the steps differs, with its noise."""
-    occur = {key for capture in (*before, *after) for key in capture.states_ps}
-    return {
-        key: part_difference(_levels_of(key, before), _levels_of(key, after), spread)
-        for key in KEYS
-        if key in occur
-    }
-
-
-def _levels_of(state: str, side: Sequence[CaptureSteps]) -> list[Level]:
-    return [mean_level(of.states_ps.get(state, 0 * of.lengths_ps)) for of in side]
 
 
 def _line_of(state: str, reports: Sequence[Report]) -> str | None:
