@@ -459,9 +459,7 @@ SIDES: dict[str, tuple[list[Report], list[Report]]] = {
         [report(10, 12), disturbed(of_run(report(30, 30), "other"), None)],
         [of_run(report(10, 12), "after")],
     ),
-    "disturbed a little": ([disturbed(LONG, 0.05)], [SHORT]),
-    "disturbed much": ([disturbed(LONG, 0.3)], [SHORT]),
-    "the faster side is disturbed": ([LONG], [disturbed(SHORT, 0.3)]),
+    "disturbed": ([disturbed(LONG, 0.3)], [disturbed(SHORT, 0.3)]),
     "disturbed by its own processes": ([disturbed(LONG, 0.3, ("started",))], [SHORT]),
 }
 """What is before and after, by what it is."""

@@ -25,7 +25,6 @@ from traceview.comparison.model import (
 )
 from traceview.comparison.noise import (
     ENOUGH,
-    TOO_NOISY,
     Difference,
     Earlier,
     RunSpread,
@@ -92,22 +91,11 @@ _DISTURBANCES: Final = {
 _PROFILER: Final = "the profiler"
 
 
-def _disturbances(report: Report) -> dict[str, float]:
-    """What made the steps of a capture longer than the program does, and what it cost of the GPU time."""
-    costs = {
-        _DISTURBANCES[of.code]: of.loss.gpu_time_ratio if of.loss else 0.0
-        for of in report.findings
-        if of.code in _DISTURBANCES and not OF_THE_RUN & {*of.sentences}
-    }
-    return costs | ({_PROFILER: 0.0} if profiler_factor(report.capture) >= PROFILER_FACTOR else {})
-
-
-def _disturbed(step: StepDifference, before: Side, after: Side) -> str:
-    """What the verdict begins with where captures of the side with the longer steps lost much to other processes."""
-    side, name = (after, SIDES[1]) if step.ratio > 0 else (before, SIDES[0])
-    other = _DISTURBANCES[OTHER_PROCESSES.code]
-    costs = [_disturbances(report).get(other, 0.0) for report in side.reports]
-    return f"Other processes slowed the runs {name}. " if max(costs) >= TOO_NOISY else ""
+def _disturbances(report: Report) -> set[str]:
+    """What made the steps of a capture longer than the program does."""
+    own = {of.code for of in report.findings if not OF_THE_RUN & {*of.sentences}}
+    words = {words for code, words in _DISTURBANCES.items() if code in own}
+    return words | ({_PROFILER} if profiler_factor(report.capture) >= PROFILER_FACTOR else set())
 
 
 Source = Trace | Report | str | Location
@@ -182,7 +170,7 @@ def compare(
     elif different:
         verdict = verdict_on_different_work(made, different)
     else:
-        verdict = _disturbed(step, old, new) + verdict_of(made)
+        verdict = verdict_of(made)
     return replace(made, verdict=verdict)
 
 

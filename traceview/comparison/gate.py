@@ -58,6 +58,7 @@ _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">": operator.gt,
     "absent": operator.le,
 }
+
 # Budgets
 
 OF_BASELINE: Final = "step_time:+5%"
