@@ -39,7 +39,7 @@ from traceview.comparison.sides import (
     state_differences,
     why_no_step,
 )
-from traceview.comparison.verdict import verdict_of, verdict_on_different_work
+from traceview.comparison.verdict import verdict_of
 from traceview.comparison.work import op_differences, part_differences
 from traceview.document import numbers
 from traceview.document.vocabulary import DEVICE_KINDS, STEP_METHODS
@@ -57,17 +57,10 @@ def _limits(
     reports = (*before.reports, *after.reports)
     if not has_states:
         yield "A run has no step with device events, so no states explain the difference"
-    for cause in dict.fromkeys((*_DISTURBANCES.values(), _PROFILER)):
-        counts = [
-            sum(cause in _disturbances(of) for of in side.reports) for side in (before, after)
-        ]
-        words = [
-            f"{numbers.plural(count, 'capture')} {name}"
-            for count, name in zip(counts, SIDES, strict=True)
-            if count
-        ]
-        if words:
-            yield f"{cause} made steps longer in {' and '.join(words)}"
+    for name, side in zip(SIDES, (before, after), strict=True):
+        causes = sorted(set[str]().union(*map(_disturbances, side.reports)))
+        if causes:
+            yield f"{numbers.listed(causes)} made steps longer {name}"
     if step.basis == "assumed":
         yield (
             "One capture of a side does not show how much runs differ without a change; "
@@ -88,14 +81,15 @@ _DISTURBANCES: Final = {
     GPU_SHARED.code: "another program on the GPU",
     GPU_THROTTLED.code: "a lower clock of the GPU",
 }
-_PROFILER: Final = "the profiler"
 
 
 def _disturbances(report: Report) -> set[str]:
     """What made the steps of a capture longer than the program does."""
     own = {of.code for of in report.findings if not OF_THE_RUN & {*of.sentences}}
     words = {words for code, words in _DISTURBANCES.items() if code in own}
-    return words | ({_PROFILER} if profiler_factor(report.capture) >= PROFILER_FACTOR else set())
+    return words | (
+        {"the profiler"} if profiler_factor(report.capture) >= PROFILER_FACTOR else set()
+    )
 
 
 Source = Trace | Report | str | Location
@@ -162,15 +156,10 @@ def compare(
         ops=op_differences(old.reports, new.reports, spread),
         findings=finding_differences(old.reports, new.reports, step, states),
     )
-    different = different_work(old.reports, new.reports, conditions)
+    verdict = verdict_of(made, different_work(old.reports, new.reports, conditions))
     if new.is_same_as(old):
-        verdict = (
-            f"Both sides are one run, so nothing can differ: {numbers.time(new.step_ps)} per step"
-        )
-    elif different:
-        verdict = verdict_on_different_work(made, different)
-    else:
-        verdict = verdict_of(made)
+        time = numbers.time(new.step_ps)
+        verdict = f"Both sides are one run, so nothing can differ: {time} per step"
     return replace(made, verdict=verdict)
 
 

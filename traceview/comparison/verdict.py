@@ -34,11 +34,14 @@ _LONGEST_OP: Final = 50
 _MOST_REASONS: Final = 2
 
 
-def verdict_of(comparison: Comparison) -> str:
-    """The sentence on runs of the same work, without a full stop."""
+def verdict_of(comparison: Comparison, different: Sequence[str] = ()) -> str:
+    """The sentence, without a full stop; `different`: in what the steps are not the same work, so that times say nothing."""
     step, reasons = comparison.step, ", and ".join(_reasons(comparison))
     times, gone = _times(step.before_ps, step.after_ps), _gone(comparison)
     inside, what = "", f"{times} per step"
+    if different:
+        work = f"The runs do different work ({', '.join(different)})"
+        return f"{work}, so their step times do not compare: {what}{gone}"
     if step.measure == "typical":
         inside = f". A few slow steps distort the mean step: {times}"
         times = _times(step.typical_before_ps, step.typical_after_ps)
@@ -57,13 +60,6 @@ def verdict_of(comparison: Comparison) -> str:
         f"{ratio_words(step.ratio)}: {times} ({interval_words(step.low_ratio, step.high_ratio)})"
     )
     return f"The {subject} takes {words}{because}"
-
-
-def verdict_on_different_work(comparison: Comparison, reasons: Sequence[str]) -> str:
-    """The sentence where the steps of both sides are not the same work, so that their times say nothing of speed."""
-    step = comparison.step
-    times = f"{_times(step.before_ps, step.after_ps)} per step{_gone(comparison)}"
-    return f"The runs do different work ({', '.join(reasons)}), so their step times do not compare: {times}"
 
 
 def _gone(comparison: Comparison) -> str:
