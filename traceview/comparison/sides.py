@@ -214,7 +214,7 @@ def state_differences(before: Side, after: Side, spread: RunSpread) -> tuple[Sta
     occur = {key for capture in (*before.steps, *after.steps) for key in capture.states_ps}
     rows = []
     for key in [key for key in KEYS if key in occur]:
-        levels = (
+        was, now = (
             [mean_level(of.states_ps.get(key, 0 * of.lengths_ps)) for of in side.steps]
             for side in (before, after)
         )
@@ -225,7 +225,7 @@ def state_differences(before: Side, after: Side, spread: RunSpread) -> tuple[Sta
                 before_ps=first,
                 after_ps=second,
                 difference_ps=second - first,
-                direction=part_difference(*levels, spread).direction,
+                direction=part_difference(was, now, spread).direction,
                 line=_line_of(key, (before if first > second else after).reports),
             )
         )
