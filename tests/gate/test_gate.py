@@ -211,9 +211,12 @@ def test_the_value_the_change_and_the_interval_are_of_one_step() -> None:
         assert judgement.outcome == outcome, row
         assert row.value == pytest.approx(value_ms * 1e9, rel=0.02)
         assert words in str(row.reason)
-        interval = re.search(r"interval (\S+)% to (\S+)%", str(row.reason))
+        interval = re.search(r"interval ([-+.\d]+)%? to ([-+.\d]+)(%| times)", str(row.reason))
         assert interval is not None
-        low, high = (float(end.replace(",", "")) / 100 for end in interval.groups())
+        low, high = (
+            float(end) / 100 if interval[3] == "%" else float(end) - 1
+            for end in interval.groups()[:2]
+        )
         assert row.change_ratio is not None
         assert low <= row.change_ratio <= high
 

@@ -74,9 +74,13 @@ def _gone(comparison: Comparison) -> str:
 def ratio_words(ratio: float) -> str:
     """What takes another time takes: `12% more time`, `46% less time`, from twice on `2.5 times as long`."""
     if ratio >= 1:
-        times = 1 + ratio
-        return f"{f'{times:.2g}' if times < 99.5 else f'{times:,.0f}'} times as long"
+        return f"{_times_as(ratio)} times as long"
     return f"{numbers.percent(abs(ratio))} {'more' if ratio > 0 else 'less'} time"
+
+
+def _times_as(ratio: float) -> str:
+    times = 1 + ratio
+    return f"{times:.2g}" if times < 99.5 else f"{times:,.0f}"
 
 
 def _times(before_ps: int, after_ps: int) -> str:
@@ -87,7 +91,9 @@ def _times(before_ps: int, after_ps: int) -> str:
 
 
 def interval_words(low: float | None, high: float | None) -> str:
-    """`95% interval +10.0% to +14.0%`."""
+    """`95% interval +10.0% to +14.0%`, from twice as long on `95% interval 1.4 to 4.8 times`."""
+    if low is not None and high is not None and high >= 1:
+        return f"95% interval {_times_as(low)} to {_times_as(high)} times"
     return f"95% interval {numbers.signed_share(low)} to {numbers.signed_share(high)}"
 
 
