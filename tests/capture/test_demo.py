@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,17 @@ WINDOW = StepRange(10, 15)
 def test_slowdowns_that_exclude_each_other(chosen: list[Slowdown], names: str) -> None:
     with pytest.raises(UsageError, match=f"{names} cannot be combined"):
         demo_command(WINDOW.last, None, chosen)
+
+
+def test_the_command_runs_two_steps_more_and_a_slowdown_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(demo_run, "find_spec", lambda _: True)
+    monkeypatch.setattr(os, "environ", {})
+    slowdowns = [Slowdown.callback, Slowdown.one_gpu, Slowdown.callback]
+    options = ["--steps=8", "--devices=3", "--slowdown=callback", "--slowdown=one-gpu"]
+    assert demo_command(6, 3, slowdowns)[2:] == options
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "3"
 
 
 def test_without_tensorflow_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
