@@ -184,18 +184,6 @@ def test_the_table_of_hostile_text() -> None:
     assert b"fix: c" in b" ".join(text.encode("utf-8").split())
 
 
-@pytest.mark.parametrize("name", ["TensorFlow-CPU", "tf.nightly"])
-def test_a_package_is_known_however_it_is_spelled(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / f"{name.lower().replace('-', '_').replace('.', '_')}-2.21.9.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 2.21.9\n")
-    (folder / "top_level.txt").write_text("tensorflow\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert chosen("import tensorflow")[1][name] == "2.21.9"
-
-
 def test_the_command(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(checks, "_LIST_GPUS", ("printf", FOUR))

@@ -224,13 +224,6 @@ def test_without_the_map_the_function_is_known(
     assert (origin.function, origin.line_of(2)) == ("train_step", 2)
 
 
-def test_a_function_without_a_name_has_that_of_the_one_around_it() -> None:
-    code = (lambda: None).__code__
-    origin = CodePlaces([Path(__file__).parent]).origin_of(code)
-    around = test_a_function_without_a_name_has_that_of_the_one_around_it.__name__
-    assert origin.function == (around if hasattr(code, "co_qualname") else "<lambda>")
-
-
 # Zeros, in ops that are not built here: those of GPUs
 
 BACK = "gradient_tape/lstm/"

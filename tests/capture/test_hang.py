@@ -59,13 +59,6 @@ def test_each_pause_has_its_report_which_is_completed(capture: Capture) -> None:
     assert sorted(path.name for path in done.logdir.iterdir()) == ["plugins"]
 
 
-def test_without_a_pause_there_is_no_report(capture: Capture) -> None:
-    done = capture(SCRIPT_START + LOOP.format(pauses=()), "--on-hang", "20s", "--steps", "5:7")
-    assert done.code == 0
-    assert reports(done.logdir) == []
-    assert sorted(path.name for path in done.logdir.iterdir()) == ["plugins"]
-
-
 def test_a_report_that_takes_long_does_not_look_as_if_no_python_could_run(tmp_path: Path) -> None:
     def write_up(_facts: object) -> tuple[dict[str, bytes], list[str]]:
         time.sleep(0.9)

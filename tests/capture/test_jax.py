@@ -247,17 +247,6 @@ for number in range(20):
     assert all(row["is_new_function"] for each in again for row in each["compilations"])
 
 
-def test_a_change_is_in_its_step_where_the_script_numbers_them(tmp_path: Path) -> None:
-    step = "jax.profiler.StepTraceAnnotation('train', step_num=1000 + number)"
-    call = "by_shape(w, np.ones((8 + number // 10, 32), np.float32))"
-    body = AGAIN.replace("w = CALL", f"\n    with {step}: w = {call}")
-    finding = retracing_of(run(tmp_path, START + body + END, "--steps", "8:13"), tmp_path)
-    steps = traceview.analyze(tmp_path / "logs").results.steps
-    assert steps is not None
-    (row,) = (row for row in steps.steps if row.recorded_number == 1010)
-    assert finding.evidence[0].detail == f"step {row.number}"
-
-
 ALIKE = {
     "objects of one function, numbers of one type, and another function of the name": (
         "steps = [update_by]\ndef update_by(w, x): return loss(w, x)\nevaluate = jax.jit(update_by)\n",

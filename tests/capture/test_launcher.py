@@ -106,12 +106,6 @@ def test_processes_of_one_run_get_a_file_each(
     assert [path.name for path in (tmp_path / "logs").iterdir()] == ["plugins"]
 
 
-def test_processes_of_one_folder_get_a_run_each(tmp_path: Path, fake: Path) -> None:
-    _, runs = captured_together(tmp_path, fake, [{}] * 3)
-    assert len({*runs}) == 3
-    assert [traces(run) for run in runs] == [["fake-host.xplane.pb"]] * 3
-
-
 def test_ranks_that_may_be_independent_hear_of_the_run(tmp_path: Path, fake: Path) -> None:
     texts, runs = captured_together(tmp_path, fake, RANKS)
     assert len({*runs}) == 2

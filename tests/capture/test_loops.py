@@ -102,12 +102,6 @@ def test_an_eager_loop_that_ends_in_the_window(capture: Capture) -> None:
     assert done.numbers() == [9, 10, 11]
 
 
-def test_a_chosen_function_excludes_eager_steps(capture: Capture) -> None:
-    done = capture(START + "for batch in batches(30): eager_step(batch)", "--step-function=other")
-    assert done.code == 5
-    assert "other was not called. Called: GradientTape (outside any function, trains)" in done.err
-
-
 HELPERS = """
 @tf.function
 def apply(batch): pass

@@ -235,14 +235,6 @@ def test_batches_and_what_trains(
     assert (groups["placement"]["functions"] == []) is (parameters is None)
 
 
-def test_keras_on_two_devices(runs: Runs) -> None:
-    function = function_of(runs["Keras on two devices"].sidecar)
-    ops = function["ops_per_device"]
-    assert ops[f"{CPU}1"] > 100
-    assert function["not_mirrored"] == 0
-    assert runs["Keras on two devices"].sidecar["strategy"]["class"] == "MirroredStrategy"
-
-
 def test_the_environment(runs: Runs) -> None:
     groups = runs["two replicas"].sidecar
     assert groups["variables"]["CUDA_VISIBLE_DEVICES"] == "-1"

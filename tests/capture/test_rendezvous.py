@@ -76,23 +76,6 @@ def test_workers_meet_in_one_run(tmp_path: Path) -> None:
     assert len(runs(tmp_path)) == 1
 
 
-def test_another_cluster_or_window_has_another_run(tmp_path: Path) -> None:
-    found = {
-        meet(tmp_path, 0).run,
-        meet(tmp_path, 1, window=StepRange(20, 25)).run,
-        meet(tmp_path, 1, addresses=["a:1", "b:2"]).run,
-    }
-    assert len(found) == 3
-
-
-def test_a_worker_that_captures_again_is_followed(tmp_path: Path) -> None:
-    first = [meet(tmp_path, index).run for index in range(3)]
-    second = [meet(tmp_path, index).run for index in (1, 0, 2)]
-    third = [meet(tmp_path, index).run for index in (2, 1)]
-    assert [len(set(found)) for found in (first, second, third)] == [1, 1, 1]
-    assert len({first[0], second[0], third[0]}) == len(runs(tmp_path)) == 3
-
-
 def test_a_killed_job_is_not_joined_by_the_next(tmp_path: Path) -> None:
     """Worker 0 was killed before it came to its window, so that its place is free."""
     killed = meet(tmp_path, 1).run

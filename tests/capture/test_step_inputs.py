@@ -106,14 +106,6 @@ def test_the_arguments_show_the_batch(
     assert inputs.sizes(replicas, local) == sizes
 
 
-def test_the_usual_call_counts() -> None:
-    """The last batch of an epoch is smaller."""
-    inputs = StepInputs()
-    for size in (8, 8, 8, 2):
-        inputs.given(Tensor(size))
-    assert inputs.sizes(1, 1) == ("arguments", 8, 8)
-
-
 def test_a_loop_that_gives_one_tensor_again_and_again_is_not_fed() -> None:
     first, second = Tensor(8), Tensor(8)
     for given, is_fed in (

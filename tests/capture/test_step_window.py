@@ -78,17 +78,6 @@ def test_a_last_step_that_fails_is_followed_by_an_edge() -> None:
     assert run.window.got == (2, 3)
 
 
-def test_a_short_call_has_an_edge_like_any_other() -> None:
-    run = Loop(35, 40)
-    run.steps(6, count=5)
-    run.steps(1, count=2)
-    run.steps(6, count=5)
-    assert [(call.number, call.count) for call in run.window.calls] == [
-        *((30, 2), (32, 5), (37, 5), (42, 5))
-    ]
-    assert run.window.got == (32, 42)
-
-
 def test_step_times_leave_out_tracing_and_the_start() -> None:
     run = Loop(6, 8)
     run.steps(1, cost=1000)  # step 0 traces
@@ -178,15 +167,11 @@ def test_a_window_is_half_open() -> None:
     ("text", "reason", "hint"),
     [
         ("0:5", "step 0 cannot be captured", "--steps 1:5"),
-        (":5", "step 0 cannot be captured", "--steps 1:5"),
-        ("0:1", "step 0 cannot be captured", "--steps 1:2"),
         ("5:", "not a range", "10:15"),
         ("5", "not a range", "for step 5 alone: --steps 5:6"),
         (" 07 ", "not a range", "--steps 7:8"),
-        ("0", "not a range", "10:15"),
         ("", "not a range", "10:15"),
         ("5:5", "empty", "excluded"),
-        ("-3:5", "not a range", "10:15"),
         ("١:٣", "not a range", "10:15"),
         ("1" * 19 + ":", "not a range", "10:15"),
     ],
@@ -244,13 +229,6 @@ def test_an_overhead_beyond_the_spread_is_that_of_all_but_the_wait_for_input(wai
     assert str(step_times) == (
         f"cost of recording: 3.00 ms per step, {3 / (10 + wait):.0%} of it (median from call to call of the step on the host, without waits for input: 10.00 → 13.00 ms)"
     )
-
-
-def test_a_call_whose_beginning_was_not_seen_says_no_time() -> None:
-    before = calls(*[(10, 0)] * 9)
-    before[4].begun_ns = 0
-    assert StepTimes(before, []).unprofiled == [10 * MS] * 7
-    assert StepTimes(before, []).step_ns == 10 * MS
 
 
 def test_an_overhead_that_may_be_chance() -> None:

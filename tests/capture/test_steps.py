@@ -37,39 +37,6 @@ def test_a_plain_loop(capture: Capture) -> None:
     assert "cost of recording: " in done.err
 
 
-def test_a_marker_covers_the_wait_for_input(capture: Capture) -> None:
-    loop = "for batch in batches(9, 0.05): train_step(batch)\n"
-    done = capture(SCRIPT_START + loop, "--steps=2:4")
-    calls = {call["number"]: call for call in done.window["calls"]}
-    assert min(calls[n]["ended_ns"] - calls[n]["begun_ns"] for n in (2, 3)) > 50_000_000
-
-
-TWO = "for _ in range(3): train_step(0); other(0)\n"
-
-
-@pytest.mark.parametrize(
-    ("loop", "options", "functions"),
-    [
-        (TWO + "for _ in range(20): train_step(0)", [], {"train_step"}),
-        (TWO + "for _ in range(20): other(0)", [], {"other"}),
-        (
-            TWO.replace("3", "9"),
-            ["--step-function=train_step", "--step-function=other"],
-            {"train_step", "other"},
-        ),
-    ],
-    ids=["the first goes on alone", "the second goes on alone", "both are named"],
-)
-def test_two_functions_that_are_no_pair(
-    capture: Capture, loop: str, options: list[str], functions: set[str]
-) -> None:
-    other = "@tf.function\ndef other(batch): tf.GradientTape().gradient(0, 0)\n"
-    done = capture(SCRIPT_START + other + loop, "--steps=10:13", *options)
-    assert (done.code, done.numbers()) == (0, [9, 10, 11, 12, 13])
-    assert {call["function"] for call in done.window["calls"]} == functions
-    assert "in turn" not in done.err
-
-
 def test_a_step_that_raises_is_left_out_and_the_others_keep_their_numbers(capture: Capture) -> None:
     script = SCRIPT_START + (
         "bad = False\n"
@@ -168,13 +135,6 @@ def test_a_profile_of_the_script_that_reaches_into_the_window(
     assert (done.window["got"], done.window["edge_steps"]) == ([13, 15], [12, 15])
     assert "the script's own profile is running" in done.err
     assert len([*(tmp_path / "own").rglob("*.xplane.pb")]) == 1
-
-
-def test_markers_of_the_script_have_no_number_beside_ours(capture: Capture) -> None:
-    done = capture(profiled(99, 99))
-    assert done.numbers() == list(range(9, 16))
-    own = [stats for _, stats in done.events() if "script_step_num" in stats]
-    assert own == [{"script_step_num": n} for n in range(110, 115)]
 
 
 def test_a_profiler_outside_python_is_left_alone(capture: Capture) -> None:

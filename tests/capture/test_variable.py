@@ -29,10 +29,6 @@ def test_the_variable_takes_the_options_of_the_command() -> None:
     assert {name for name in names if name.startswith("-")} == read - {"--launch"}
 
 
-def test_defaults_are_those_of_the_command() -> None:
-    assert Settings.read("") == Settings(Path("logs"), StepRange(10, 15))
-
-
 EVERYTHING = Settings(
     Path("/some where/lögs"),
     StepRange(100, 110),

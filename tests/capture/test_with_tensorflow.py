@@ -110,19 +110,6 @@ for epoch in range(4):
 """,
         "GradientTape",
     ),
-    "eager, the same batch": Kind(
-        "x, y = next(iter(data()))\nfor number in range(30): loss = train(x, y)",
-        "GradientTape",
-    ),
-    "a function in the tape": Kind(
-        """
-forward = tf.function(loss_of)
-for x, y in data(20):
-    with tf.GradientTape() as tape: loss = forward(x, y)
-    weights.assign_sub(0.01 * tape.gradient(loss, weights))
-""",
-        "GradientTape",
-    ),
     "a concrete function": Kind(
         """
 step, test = (tf.function(f).get_concrete_function(*data().element_spec) for f in (train, loss_of))
@@ -162,23 +149,6 @@ thread.start()
 thread.join()
 """,
         "train",
-        said="another thread than the main one trains",
-    ),
-    "replicas in a thread": Kind(
-        """
-import threading
-strategy, weights, dataset = mirrored()
-@tf.function
-def train_step(batch):
-    return strategy.reduce("mean", strategy.run(train_replica, args=batch), axis=None)
-def loop():
-    global loss
-    for number, batch in zip(range(20), dataset): loss = train_step(batch)
-thread = threading.Thread(target=loop)
-thread.start()
-thread.join()
-""",
-        "train_step",
         said="another thread than the main one trains",
     ),
     "fit": Kind(
@@ -257,11 +227,6 @@ for x, y in data(12):
     beside.apply_gradients([(tf.constant(1.0), other)])
 """,
         "whole_step",
-    ),
-    "accumulated gradients outside functions": Kind(
-        ACCUMULATED.replace("train_step", "gradient_of"),
-        "GradientTape",
-        said="a step is about 3 gradients and an update by the optimizer",
     ),
     "a loop in a function": Kind(
         """
@@ -355,12 +320,6 @@ for number, (x, y) in enumerate(data(12)):
 """,
         "train",
         said="retraced in step 5",
-    ),
-    "legacy Keras": Kind(
-        "import tf_keras\nmodel(tf_keras).fit(data(5), epochs=3, verbose=0)",
-        "net",
-        "6:9",
-        [5, 6, 7, 8, 9],
     ),
     "its own profile in the window": Kind(
         """

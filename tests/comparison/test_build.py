@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps, PartInSteps
 from traceview.analysis.measures.device_report import Environment
 from traceview.analysis.measures.step_report import StepRow
 from traceview.analysis.rules.finding import Evidence
-from traceview.analysis.rules.words import Line
 from traceview.base.errors import ComparisonError
 from traceview.comparison.build import compare
 from traceview.comparison.document import screen_of
@@ -35,7 +33,7 @@ from traceview.comparison.model import (
 )
 from traceview.comparison.noise import RunSpread
 from traceview.comparison.sides import capture_steps, finding_differences
-from traceview.comparison.verdict import interval_words, ratio_words, verdict_of
+from traceview.comparison.verdict import verdict_of
 from traceview.comparison.work import op_differences, part_differences
 from traceview.document.terminal import render_section
 from traceview.report.model import Report
@@ -95,8 +93,10 @@ def test_hosts_of_one_step_are_one() -> None:
     )
     assert steps is not None
     assert steps.lengths_ps.tolist() == [11.5, 21]
-    assert steps.mean_ps == Fraction(65, 4)
-    assert steps.states == {"compute": Fraction(63, 4), "input": Fraction(1, 2)}
+    assert {key: of.tolist() for key, of in steps.states_ps.items()} == {
+        "compute": [11.5, 20],
+        "input": [0, 1],
+    }
 
 
 def test_without_devices_the_used_steps_count() -> None:
@@ -117,13 +117,6 @@ def test_without_devices_the_used_steps_count() -> None:
     ("name", "groups", "before", "after", "is_blocking"),
     [
         ("batch", {"batch": {"global": 128}}, "64", "128", True),
-        (
-            "precision",
-            {"precision": {"policy": {"keras": "float32"}}},
-            "mixed_float16",
-            "float32",
-            False,
-        ),
         ("TensorFlow", {"versions": {"tensorflow": "2.22.0"}}, "2.21.0", "2.22.0", False),
         ("script arguments", {"command": {"script": ["train.py"]}}, "--name 'a b'", "none", False),
     ],
@@ -156,10 +149,6 @@ def test_runs_with_few_ops_in_common_do_different_work() -> None:
     comparison = compare([convolutions], [of_run(products, "other")])
     verdict = comparison.verdict
     assert verdict.startswith("The runs do different work (1 of 16 kinds of ops in common), so")
-    sections = screen_of(comparison)
-    shown = "".join(render_section(each, width=100, color=False) for each in sections)
-    assert "Hardly any op is on both sides: 6 gone, 9 new; all of them: -o FILE." in shown
-    assert "conv_a_1" not in shown
     # A model that was built again has other numbers in its names, and a slow op more is no other work.
     again = ops(*(op(f"conv_{name}_7", ps=MS) for name in "abcdef"), op("loss", ps=9))
     more = ops(*(op(f"conv_{name}_1", ps=MS) for name in "abcdef"), op("new", ps=50 * MS))
@@ -201,7 +190,7 @@ def step_of(before_ps: int, difference_ps: int = 0, direction: Any = "none") -> 
 
 
 def state(key: str, difference_ps: int, direction: Any) -> StateDifference:
-    return StateDifference(key, 0, difference_ps, difference_ps, None, None, direction, None)
+    return StateDifference(key, 0, difference_ps, difference_ps, direction, None)
 
 
 @pytest.mark.parametrize(
@@ -226,21 +215,19 @@ def test_a_finding_is_new_where_its_states_are_longer(
 
 
 @pytest.mark.parametrize(
-    ("states_ms", "cost_ms", "changed", "is_told"),
+    ("states_ms", "changed", "is_told"),
     [
-        (2.5, 2.5, {"direction": "faster"}, True),
-        (2.5, 2.5, {"is_probable": True}, True),
-        (2.4, 2.5, {"direction": "faster"}, False),
-        (2.5, 2.4, {"direction": "faster"}, False),
-        (2.5, 2.5, {}, False),
-        (2.5, 2.5, {"direction": "faster", "measure": "typical"}, False),
-        (-2.5, 2.5, {"direction": "faster"}, False),
+        (2.5, {"direction": "faster"}, True),
+        (2.5, {"is_probable": True}, True),
+        (1.9, {"direction": "faster"}, False),
+        (2.5, {}, False),
+        (2.5, {"direction": "faster", "measure": "typical"}, False),
     ],
 )
-def test_a_quarter_of_a_change_of_the_step_is_a_change_whatever_its_noise(
-    states_ms: float, cost_ms: float, changed: dict[str, Any], is_told: bool
+def test_where_the_step_changed_a_finding_did_whatever_its_noise(
+    states_ms: float, changed: dict[str, Any], is_told: bool
 ) -> None:
-    about = finding(code="input-bound", loss=loss(0.2, "input", ps=round(cost_ms * MS)))
+    about = finding(code="input-bound", loss=loss(0.2, "input"))
     states = [state("input", -round(states_ms * MS), "none")]
     step = replace(step_of(100 * MS, -10 * MS), **changed)
     went = finding_differences([replace(report(10), findings=(about,))], [report(10)], step, states)
@@ -264,23 +251,9 @@ def test_a_finding_that_costs_another_time_has_changed() -> None:
     sides = [replace(report(10), findings=(row,)) for row in (dear, cheap)]
     states = [state("input", -5 * MS, "faster")]
     (row,) = finding_differences(sides[:1], sides[1:], step_of(100 * MS), states)
-    assert (row.status, row.title) == ("changed", "cheap")
-    assert (row.before_ps, row.after_ps) == (8 * MS, 3 * MS)
-    assert (row.before_ratio, row.after_ratio) == (0.2, 0.1)
-    assert row.line_before is None
-    lines = [Line("train.py:46 in update"), Line("train.py:44 in update")]
-    sides = [
-        replace(side, findings=(replace(side.findings[0], arguments={"where": line}),))
-        for side, line in zip(sides, lines, strict=True)
-    ]
-    (row,) = finding_differences(sides[:1], sides[1:], step_of(100 * MS), states)
-    assert row.line_before == "train.py:46 in update"
-    same = {"where": lines[0], "caller": lines[1]}
-    more = replace(sides[1], findings=(replace(sides[1].findings[0], arguments=same),))
-    (row,) = finding_differences(sides[:1], [more], step_of(100 * MS), states)
-    assert row.line_before is None
-    (row,) = finding_differences(sides[:1], [report(10)], step_of(100 * MS), states)
-    assert (row.status, row.line_before) == ("went", None)
+    assert (row.status, row.title, row.before_ps, row.after_ps) == (
+        *("changed", "cheap", 8 * MS, 3 * MS),
+    )
     # Less than 2% of the step is no change.
     assert finding_differences(sides[:1], sides[1:], step_of(300 * MS), states) == ()
 
@@ -394,8 +367,8 @@ def test_layers_of_one_function_are_told_by_name_also_where_keras_numbers_them_a
     after = parts(("net/dense_3", call, 820), ("net/dense_4", call, 900), ("adam", None, 100))
     rows = part_differences([first, of_run(again, "again")], [after], EXACT)
     assert [(row.layer, row.source_line, row.status) for row in rows] == [
-        ("net/dense_4", None, "slower"),
-        ("net/dense_3", None, "same"),
+        ("net/dense_4", call, "slower"),
+        ("net/dense_3", call, "same"),
         ("adam", None, "same"),
     ]
     ops_before = ops(
@@ -433,14 +406,6 @@ def test_a_model_that_several_functions_apply_is_told_by_these() -> None:
     ]
 
 
-def test_a_part_that_the_other_side_may_have_left_out_is_not_new() -> None:
-    before = parts((None, "train.py:3 in f", 1000), left_out_ps=400)
-    after = parts((None, "train.py:3 in f", 1000), (None, "train.py:9 in g", 700))
-    assert [row.source_line for row in part_differences([before], [after], EXACT)] == [
-        "train.py:3 in f"
-    ]
-
-
 # Words
 
 
@@ -459,13 +424,6 @@ def disturbed(made: Report, ratio: float | None, sentences: tuple[str, ...] = ()
     return replace(made, findings=(busy,))
 
 
-def waiting(compute_ms: int, waits_ms: int) -> Report:
-    """A capture whose steps compute and wait for a core for so long."""
-    states = {"compute": compute_ms * MS, "no_core": waits_ms * MS, "input": MS}
-    rows = (step_of_states(number, states, "a") for number in range(6))
-    return of_run(with_rows(*rows), f"run {compute_ms} {waits_ms}")
-
-
 STEPS = [100.0, 101, 102, 103, 104, 105, 106, 107, 108, 109]
 DISTURBED_STEPS = [900.0 if place in (3, 7) else 1.1 * ms for place, ms in enumerate(STEPS)]
 APART = (0.9, 1, 1.1)
@@ -478,13 +436,7 @@ SIDES: dict[str, tuple[list[Report], list[Report]]] = {
         captures(90, 91, factors=APART),
         captures(100, 101, factors=APART),
     ),
-    "a third capture may prove it": (
-        captures(80, 81, factors=FAR_APART),
-        captures(100, 101, factors=FAR_APART),
-    ),
-    "steps that show nothing": (captures(1, 900)[:1], captures(800, 2)[:1]),
     "single steps": ([report(10)], [report(12)]),
-    "30% longer": ([SHORT], [of_run(report(13.0, 13.0), "other")]),
     "more than a quarter longer": ([SHORT], [of_run(report(13.2, 13.2), "other")]),
     "any two captures differ much": (
         captures(100, 101, factors=FAR_APART),
@@ -507,49 +459,10 @@ SIDES: dict[str, tuple[list[Report], list[Report]]] = {
         [report(10, 12), disturbed(of_run(report(30, 30), "other"), None)],
         [of_run(report(10, 12), "after")],
     ),
-    "disturbed a little": ([disturbed(LONG, 0.05)], [SHORT]),
-    "disturbed much": ([disturbed(LONG, 0.3)], [SHORT]),
-    "the faster side is disturbed": ([LONG], [disturbed(SHORT, 0.3)]),
-    "both disturbed much": ([disturbed(LONG, 0.3)], [disturbed(SHORT, 0.3)]),
+    "disturbed": ([disturbed(LONG, 0.3)], [disturbed(SHORT, 0.3)]),
     "disturbed by its own processes": ([disturbed(LONG, 0.3, ("started",))], [SHORT]),
-    "less work and as much less waits for a core": ([waiting(3, 9)], [waiting(1, 1)]),
-    "less waits for a core": ([waiting(3, 101)], [waiting(1, 1)]),
 }
 """What is before and after, by what it is."""
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "words"),
-    [
-        (LONG, disturbed(SHORT, 0.1), "after, which may hide a part of the difference"),
-        (disturbed(LONG, 0.1), SHORT, "before, which may be the difference"),
-        (SHORT, disturbed(LONG, 0.1), "after, which may be the difference"),
-        (disturbed(SHORT, 0.1), LONG, "before, which may hide a part of the difference"),
-        (
-            disturbed(LONG, 0.1),
-            disturbed(SHORT, 0.1),
-            "before and the capture after, which may be or hide a part of the difference",
-        ),
-    ],
-)
-def test_what_made_the_shorter_steps_longer_is_no_reason(
-    before: Report, after: Report, words: str
-) -> None:
-    text = f"Other processes made steps longer in the capture {words}".lower()
-    for limits in (
-        compare([before], [after]).limits,
-        # Nothing shows the change of single steps.
-        compare([single(before)], [single(after)]).limits,
-    ):
-        assert text in map(str.lower, limits)
-
-
-def single(made: Report) -> Report:
-    """The report of its first step alone."""
-    steps = made.results.steps
-    assert steps is not None
-    rows = steps.steps[:1]
-    return replace(made, results=replace(made.results, steps=replace(steps, steps=rows)))
 
 
 def test_what_is_said_of_two_sides(golden: Callable[[str, str], None]) -> None:
@@ -559,19 +472,6 @@ def test_what_is_said_of_two_sides(golden: Callable[[str, str], None]) -> None:
     )
     texts = (f"# {name}\n\n{shown}" for name, shown in zip(SIDES, screens, strict=True))
     golden("comparisons.txt", "\n".join(texts))
-
-
-@pytest.mark.parametrize(
-    ("ratio", "words"),
-    [
-        (0.99, "99% more time"),
-        (1.0, "2 times as long"),
-        (-0.49, "49% less time"),
-        (-0.75, "75% less time"),
-    ],
-)
-def test_from_twice_as_long_on_a_change_is_said_in_times(ratio: float, words: str) -> None:
-    assert ratio_words(ratio) == words
 
 
 def of_states(compute_ms: float, waits_ms: float, name: str, *factors: float) -> list[Report]:
@@ -616,12 +516,6 @@ def test_reasons_are_two_states_of_a_quarter_until_they_make_three_quarters(
     assert words.count(" ms more ") == count
 
 
-def test_what_became_shorter_is_no_reason_of_a_longer_step() -> None:
-    words = reasons(("launch", -50), ("input", 35))
-    assert words.startswith("the devices wait 35.0 ms more for input")
-    assert "launch" not in words
-
-
 def test_a_change_of_the_typical_step_has_no_reasons() -> None:
     step = step_of(100 * MS, 40 * MS, "slower")
     assert reasons(("input", 30), step=step).startswith("the devices wait 30.0 ms more")
@@ -629,41 +523,20 @@ def test_a_change_of_the_typical_step_has_no_reasons() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slow_ms", "is_probable", "is_back"),
-    [
-        ((60,), False, False),
-        ((60, 60), True, True),
-        ((38, 60), True, False),
-        ((33, 60), False, False),
-        ((5000,), False, False),
-    ],
+    ("slow_ms", "is_probable"), [((60,), False), ((60,) * 5, True), ((5000,), False)]
 )
 def test_one_slow_step_makes_no_change_probable(
-    slow_ms: tuple[float, ...], is_probable: bool, is_back: bool
+    slow_ms: tuple[float, ...], is_probable: bool
 ) -> None:
-    """Without the slowest step, too, a step takes a quarter more, there or back."""
+    """The typical step, too, takes a quarter more."""
     steps = [10.0 + n % 3 for n in range(10)]
     before, after = report(*steps), of_run(report(*steps[len(slow_ms) :], *slow_ms), "after")
-    changes = [compare([old], [new]).step for old, new in ((before, after), (after, before))]
-    assert [change.is_probable for change in changes] == [is_probable, is_back]
-
-
-def test_what_is_probable_is_a_change_of_the_mean_step() -> None:
-    quick = [100.0 + n % 2 for n in range(12)]
-    slow = [*quick[:3], 250, 250, 250, *quick[6:]]
-    sides = [
-        [of_run(report(*(ms * by for ms in of)), f"{of} {by}") for by in (0.99, 1, 1.01)]
-        for of in (quick, slow)
-    ]
-    step = compare(*sides).step
-    assert (step.measure, step.direction, step.is_probable) == ("typical", "none", False)
-    singles = ([of_run(report(ms), f"{ms}") for ms in side] for side in ((10, 11), (15, 40)))
-    assert compare(*singles).step.is_probable
+    assert compare([before], [after]).step.is_probable is is_probable
 
 
 def of_device(name: str, difference_ms: float, status: Any = "both") -> DeviceDifference:
     of_input = DeviceState("input", 0, round(difference_ms * MS), round(difference_ms * MS))
-    return DeviceDifference(name, status, 0, 0, (of_input,))
+    return DeviceDifference(name, status, (of_input,))
 
 
 def test_devices_with_half_of_the_largest_difference_are_named() -> None:
@@ -674,8 +547,6 @@ def test_devices_with_half_of_the_largest_difference_are_named() -> None:
     assert reasons(("input", 30), devices=few).startswith("host-0/GPU:0; host-1/GPU:0; ")
     many = tuple(of_device(f"host-{n}/GPU:0", 40) for n in range(5))
     assert reasons(("input", 30), devices=many).startswith("all 5 devices wait 40.0 ms more")
-    other = (*many, of_device("host-5/GPU:0", 1))
-    assert reasons(("input", 30), devices=other).startswith("5 devices wait 40.0 ms more")
 
 
 @pytest.mark.parametrize(
@@ -683,7 +554,6 @@ def test_devices_with_half_of_the_largest_difference_are_named() -> None:
     [
         (20, "slower", "dense takes 7.00 ms longer"),
         (19.9, "slower", "the devices compute 40.0 ms longer"),
-        (-20, "slower", "the devices compute 40.0 ms longer"),
         (40, "same", "the devices compute 40.0 ms longer"),
         (40, "new", "the new dense takes 7.00 ms"),
         (40, "gone", "dense is gone, which took 7.00 ms"),
@@ -711,38 +581,6 @@ def test_what_is_only_probably_slower_has_the_states_that_differ_most() -> None:
     assert "probably slower: the dev" in verdict_of(replace(comparison, states=less))
 
 
-def test_where_no_change_is_shown_states_that_differ_by_a_fiftieth_are_named() -> None:
-    comparison = compare(captures(100, 101), captures(100.1, 101.1))
-    step = replace(comparison.step, before_ps=100 * MS)
-    for low_ps, is_named in ((2 * MS, True), (2 * MS - 1, False)):
-        row = StateDifference("input", 0, 3 * MS, 3 * MS, low_ps, 4 * MS, "slower", None)
-        verdict = verdict_of(replace(comparison, step=step, states=(row,)))
-        assert ("In it: the devices wait 3.00 ms more for input" in verdict) is is_named
-
-
-def test_one_run_on_both_sides_is_no_limit_of_a_comparison_of_two() -> None:
-    one, other = captures(100, 101)[:2]
-    assert not any("both sides" in text for text in compare([one], [one]).limits)
-    assert any("both sides" in text for text in compare([one], [one, other]).limits)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "words"),
-    [
-        (-0.87, -0.21, "21 to 87% less"),
-        (-0.47, -0.47, "47% less"),
-        (-1.0, -0.4, "40 to 100% less"),
-        (0.05, 0.99, "5.0 to 99% more"),
-        (0.05, 1.0, "5.0% more to 2 times as long"),
-        (3.7, 12.0, "4.7 to 13 times as long"),
-        (1.0, 24.0, "2 to 25 times as long"),
-    ],
-)
-def test_the_interval_has_the_words_of_the_change(low: float, high: float, words: str) -> None:
-    step = replace(step_of(100), low_ratio=low, high_ratio=high)
-    assert interval_words(step) == f"95% interval {words}"
-
-
 def test_functions_without_a_name_are_told_by_their_lines() -> None:
     before = parts((None, "train.py:31", 600), (None, "train.py:36 in <lambda>", 400))
     after = parts((None, "train.py:31", 900), (None, "train.py:36 in <lambda>", 400))
@@ -751,25 +589,3 @@ def test_functions_without_a_name_are_told_by_their_lines() -> None:
         ("train.py:31", "slower"),
         ("train.py:36 in <lambda>", "same"),
     ]
-
-
-def test_what_is_beyond_noise_is_told_also_where_it_is_little_of_the_change() -> None:
-    """Steps of three captures wait for a core for very different times, which says nothing; they all compute 5 ms more."""
-
-    def side(compute_ms: int, waits_ms: tuple[int, ...], name: str) -> list[Report]:
-        captures = []
-        for wait_ms in waits_ms:
-            states = [{"compute": compute_ms * MS, "no_core": (wait_ms + n) * MS} for n in range(6)]
-            rows = [step_of_states(number, of, "a") for number, of in enumerate(states)]
-            captures.append(of_run(with_rows(*rows), f"{name} {wait_ms}"))
-        return captures
-
-    before, after = side(10, (2, 4, 9), "before"), side(15, (60, 90, 1300), "after")
-    comparison = compare(before, after)
-    beyond = {row.state for row in comparison.states if row.direction == "slower"}
-    assert "compute" in beyond
-    # The typical step may be beyond noise nevertheless.
-    step = replace(comparison.step, direction="slower", low_ratio=2.0, high_ratio=9.0)
-    verdict = verdict_of(replace(comparison, step=step))
-    assert " times as long: " in verdict
-    assert "because the devices wait" in verdict

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from scripts import step_noise
-from scripts.step_noise import BETWEEN, NOISES, Noise
+from scripts.step_noise import NOISES, Noise
 from traceview.base.stats import Float64Array, block_length, student
 from traceview.comparison.noise import (
     CONFIDENCE,
@@ -246,13 +246,10 @@ def test_of_many_differences_one_in_twenty_is_by_chance() -> None:
 )
 def test_made_runs_are_rarely_called_changed(noise: Noise, between: float, captures: int) -> None:
     row = step_noise.made_row(noise, between, captures)
-    assert between in BETWEEN
-    assert row.called <= 0.05
-    assert row.failed <= 0.05
+    assert max(row.called, row.failed) <= 0.05
     assert row.held >= 0.93
     if captures >= 3 and not between:
-        assert row.shown >= 0.8
-        assert row.caught >= 0.8
+        assert min(row.shown, row.caught) >= 0.8
 
 
 @pytest.mark.parametrize(("name", "before", "after"), step_noise.REAL)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -179,19 +178,6 @@ def test_steps_are_those_of_the_report(fixtures: Path) -> None:
         (row.arguments["number"], *row.picoseconds, row.arguments.get("left out of statistics"))
         for row in tracks_of(found)["traceview", "steps"]
     ] == [(step.number, step.start_ps, step.duration_ps, step.excluded) for step in steps.steps]
-
-
-def test_a_state_names_what_caused_it(tmp_path: Path) -> None:
-    SCENARIOS["B"]().write(tmp_path / "logs")
-    trace = traceview.load(tmp_path / "logs")
-    frame = trace.ledger().to_frame()
-    tracks = tracks_of(read(b"".join(perfetto.written(scene_of(tmp_path / "logs")))))
-    for device, rows in frame.groupby("device", observed=True):
-        slices = tracks[str(device), "state"]
-        assert [row.picoseconds[0] for row in slices] == rows["start_ps"].tolist()
-        assert [row.arguments.get("by") for row in slices] == [
-            None if pd.isna(by) else by for by in rows["by"]
-        ]
 
 
 def test_a_trace_that_begins_before_its_origin(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from traceview.base.errors import TraceFormatError, TraceNotFoundError, Tracevie
 from traceview.comparison.gate import (
     QUERIES,
     asked_conditions,
-    budget_in,
     condition_of,
 )
 
@@ -23,20 +21,19 @@ MS = 10**9
 @pytest.mark.parametrize(
     ("text", "key", "sign", "limit"),
     [
-        ("step_time_ms <= 120", "step_time", "<=", Fraction(120 * MS)),
-        ("step_time_s<0.12", "step_time", "<", Fraction(120 * MS)),
-        ("  step_time_us   >=   .5 ", "step_time", ">=", Fraction(500_000)),
-        ("busy_ratio > 80 %", "busy_ratio", ">", Fraction(4, 5)),
-        ("busy_ratio >= 1", "busy_ratio", ">=", Fraction(1)),
-        ("state.input_ratio <= 0.05", "state.input_ratio", "<=", Fraction(1, 20)),
-        ("memory_peak_gb <= 15.5", "memory_peak", "<=", Fraction(15_500_000_000)),
-        ("finding:input-bound <= 5%", "finding:input-bound", "<=", Fraction(1, 20)),
-        ("finding: WARNING  absent", "finding:warning", "absent", Fraction(1, 2)),
-        ("busy_ratio : -2.5 %", "busy_ratio", "-", Fraction(1, 40)),
-        ("step_time_ms:+3", "step_time", "+", Fraction(3 * MS)),
+        ("step_time_ms <= 120", "step_time", "<=", 120 * MS),
+        ("step_time_s<0.12", "step_time", "<", 120 * MS),
+        ("  step_time_us   >=   .5 ", "step_time", ">=", 500_000),
+        ("busy_ratio > 80 %", "busy_ratio", ">", 0.8),
+        ("busy_ratio >= 1", "busy_ratio", ">=", 1),
+        ("memory_peak_gb <= 15.5", "memory_peak", "<=", 15_500_000_000),
+        ("finding:input-bound <= 5%", "finding:input-bound", "<=", 0.05),
+        ("finding: WARNING  absent", "finding:warning", "absent", 0.5),
+        ("busy_ratio : -2.5 %", "busy_ratio", "-", 0.025),
+        ("step_time_ms:+3", "step_time", "+", 3 * MS),
     ],
 )
-def test_a_limit(text: str, key: str, sign: str, limit: Fraction) -> None:
+def test_a_limit(text: str, key: str, sign: str, limit: float) -> None:
     read = condition_of(text)
     assert (read.key, read.sign, read.limit) == (key, sign, limit)
     assert read.is_relative == ("%" in text and sign in "+-")
@@ -45,16 +42,13 @@ def test_a_limit(text: str, key: str, sign: str, limit: Fraction) -> None:
 @pytest.mark.parametrize(
     ("text", "problem", "hint"),
     [
-        ("busy_ratio", "no key with a limit", ""),
         ("step_time:5%", "no key with a limit", ""),
         ("busy_ratio absent", "only a finding can be absent", ""),
-        ("busy_ratio >= x", "no key with a limit", ""),
         ("step_time <= 3 ms", "no key with a limit", "step_time_ms <= 120"),
         ("examples_per_second >= 3%", "is no share", ""),
         ("step_time <= 120", "step_time has no unit", "step_time_ms"),
         ("step_tme_ms <= 3", "no key is called step_tme_ms", "did you mean step_time"),
         ("step_time_kb <= 1", "no key is called", ""),
-        ("busy_ratio[GPU:0] >= 80%", "no key with a limit", ""),
         ("finding:unusd-gpu absent", "no finding is called unusd-gpu", "unused-gpu"),
         ("finding:unused-gpu:+5%", "a limit and no change", ""),
         ("state.input_ratio <= 5", "5 is more than all, and a share is at most 100%", "write 5%"),
@@ -97,9 +91,9 @@ def test_what_is_no_budget(
 ) -> None:
     file.write_bytes(content)
     with pytest.raises(error, match=problem):
-        budget_in(file)
+        asked_conditions([], file, None)
     with pytest.raises(TraceNotFoundError, match="directory"):
-        budget_in(file.parent)
+        asked_conditions([], file.parent, None)
 
 
 def test_what_is_asked_for(file: Path) -> None:

@@ -56,7 +56,6 @@ def test_each_device_with_the_same_batch() -> None:
 
 RUNS = {
     "without batch sizes": (run(1, 100, compute=40), run(2, None, compute=50)),
-    "other devices": (*WEAK[:2], run(8, 800, model="A100", compute=60)),
     "without step times": (*WEAK, bare_report()),
 }
 
@@ -76,7 +75,9 @@ def test_one_number_of_devices_has_nothing_to_say(reports: tuple[Report, ...]) -
         scaled_runs(reports)
 
 
-def test_runs_of_different_programs_do_not_scale() -> None:
+def test_runs_of_different_programs_or_devices_do_not_scale() -> None:
+    with pytest.raises(ComparisonError, match="model of GPU V100 → A100"):
+        scaled_runs((*WEAK[:2], run(8, 800, model="A100", compute=60)))
     runs = [
         replace(made, results=replace(made.results, op_steps=of.results.op_steps))
         for made, of in (

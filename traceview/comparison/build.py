@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
-from math import floor
 from typing import Final
 
-import numpy as np
 from msgspec.structs import replace
 
 from traceview.analysis.machine.environment import PUBLIC_NAMES, SOFTWARE
@@ -27,7 +23,13 @@ from traceview.comparison.model import (
     Condition,
     StepDifference,
 )
-from traceview.comparison.noise import ENOUGH, TOO_NOISY, Earlier, RunSpread, run_spread_of
+from traceview.comparison.noise import (
+    ENOUGH,
+    Difference,
+    Earlier,
+    RunSpread,
+    run_spread_of,
+)
 from traceview.comparison.sides import (
     SIDES,
     Side,
@@ -37,11 +39,7 @@ from traceview.comparison.sides import (
     state_differences,
     why_no_step,
 )
-from traceview.comparison.verdict import (
-    verdict_of,
-    verdict_on_different_work,
-    verdict_on_one_run,
-)
+from traceview.comparison.verdict import verdict_of
 from traceview.comparison.work import op_differences, part_differences
 from traceview.document import numbers
 from traceview.document.vocabulary import DEVICE_KINDS, STEP_METHODS
@@ -57,26 +55,12 @@ def _limits(
 ) -> Iterator[str]:
     """Sentences without a full stop, what matters most first."""
     reports = (*before.reports, *after.reports)
-    shared = after.runs_on(before)
-    if shared and not after.is_same_as(before):
-        verb = "is" if len(shared) == 1 else "are"
-        yield f"{numbers.listed(shared)} {verb} on both sides, which hides a difference"
     if not has_states:
         yield "A run has no step with device events, so no states explain the difference"
-    captures: dict[str, dict[str, str]] = {}
     for name, side in zip(SIDES, (before, after), strict=True):
-        causes = Counter(cause for report in side.reports for cause in _disturbances(report))
-        for cause, count in sorted(causes.items()):
-            of_all = (
-                f"{count} of {len(side.reports)} captures" if side.reports[1:] else "the capture"
-            )
-            captures.setdefault(cause, {})[name] = f"{of_all} {name}"
-    for cause, of_side in captures.items():
-        effects = {"hide a part of" if _is_shorter(name, step) else "be" for name in of_side}
-        effect = " or ".join(sorted(effects))
-        yield (
-            f"{cause} made steps longer in {' and '.join(of_side.values())}, which may {effect} the difference"
-        )
+        causes = sorted(set[str]().union(*map(_disturbances, side.reports)))
+        if causes:
+            yield f"{numbers.listed(causes)} made steps longer {name}"
     if step.basis == "assumed":
         yield (
             "One capture of a side does not show how much runs differ without a change; "
@@ -106,25 +90,6 @@ def _disturbances(report: Report) -> set[str]:
     return words | (
         {"the profiler"} if profiler_factor(report.capture) >= PROFILER_FACTOR else set()
     )
-
-
-def _is_shorter(name: str, step: StepDifference) -> bool:
-    """Whether this side has the shorter steps: what made those longer is no reason for a difference."""
-    return (step.ratio > 0) is (name == SIDES[0])
-
-
-def _disturbed(step: StepDifference, *sides: Side) -> str:
-    """What the verdict begins with where captures of the side with the longer steps lost much to other processes."""
-    much = [
-        name
-        for name, side in zip(SIDES, sides, strict=True)
-        for of in chain.from_iterable(report.findings for report in side.reports)
-        if not _is_shorter(name, step)
-        and of.code == OTHER_PROCESSES.code
-        and not OF_THE_RUN & {*of.sentences}
-        if of.loss and of.loss.gpu_time_ratio >= TOO_NOISY
-    ]
-    return f"Other processes slowed the runs {' and '.join(dict.fromkeys(much))}. " if much else ""
 
 
 Source = Trace | Report | str | Location
@@ -191,13 +156,10 @@ def compare(
         ops=op_differences(old.reports, new.reports, spread),
         findings=finding_differences(old.reports, new.reports, step, states),
     )
-    different = different_work(old.reports, new.reports, conditions)
+    verdict = verdict_of(made, different_work(old.reports, new.reports, conditions))
     if new.is_same_as(old):
-        verdict = verdict_on_one_run(made)
-    elif different:
-        verdict = verdict_on_different_work(made, different)
-    else:
-        verdict = _disturbed(step, old, new) + verdict_of(made)
+        time = numbers.time(new.step_ps)
+        verdict = f"Both sides are one run, so nothing can differ: {time} per step"
     return replace(made, verdict=verdict)
 
 
@@ -206,36 +168,31 @@ _PROBABLE_RATIO: Final = 0.25
 
 
 def _is_probable(before: Side, after: Side, ratio: float) -> bool:
-    """Whether the mean step differs so much, and without its slowest step any two captures do, too: one slow step shows nothing."""
-    steps = (
-        [np.sort(of.lengths_ps)[: max(of.lengths_ps.size - 1, 1)] for of in side.steps]
-        for side in (before, after)
-    )
-    old, new = ([float(of.mean()) for of in side] for side in steps)
+    """Whether the mean and the typical step differ so much, and that of any two captures: one slow step shows nothing."""
+    old, new = ([of.typical.value for of in side.levels] for side in (before, after))
     is_apart = max(old) < min(new) if ratio > 0 else max(new) < min(old)
-    rest = sum(new) / len(new) / (sum(old) / len(old)) - 1
-    return is_apart and min(abs(ratio), abs(rest)) >= _PROBABLE_RATIO
+    typical = after.typical_ps / before.typical_ps - 1
+    return is_apart and min(abs(ratio), abs(typical)) >= _PROBABLE_RATIO
 
 
 def _step_difference(before: Side, after: Side, earlier: Earlier) -> StepDifference:
-    change = before.change_to(after, earlier)
-    old, new = before.mean_ps, after.mean_ps
-    ratio = float(new) / float(old) - 1 if old else None
-    is_open = change is not None and change.direction == "none" and change.measure == "mean"
+    change = before.change_to(after, earlier) or Difference(0.0)
+    ratio = after.mean_ps / before.mean_ps - 1 if before.mean_ps else None
+    is_open = change.direction == "none" and change.measure == "mean"
     return StepDifference(
-        before_ps=floor(old),
-        after_ps=floor(new),
-        difference_ps=floor(new) - floor(old),
+        before_ps=before.step_ps,
+        after_ps=after.step_ps,
+        difference_ps=after.step_ps - before.step_ps,
         change_ratio=ratio,
-        typical_before_ps=floor(before.typical_ps),
-        typical_after_ps=floor(after.typical_ps),
-        measure=change.measure if change else "mean",
-        low_ratio=change.low if change else None,
-        high_ratio=change.high if change else None,
-        least_shown_ratio=change.least_shown if change else None,
-        direction=change.direction if change else "unknown",
+        typical_before_ps=round(before.typical_ps),
+        typical_after_ps=round(after.typical_ps),
+        measure=change.measure,
+        low_ratio=change.low,
+        high_ratio=change.high,
+        least_shown_ratio=change.least_shown,
+        direction=change.direction,
         is_probable=is_open and _is_probable(before, after, ratio or 0.0),
-        basis=change.basis if change else "none",
+        basis=change.basis,
     )
 
 
@@ -245,7 +202,7 @@ def _runs(side: Side) -> tuple[ComparedRun, ...]:
             logdir=report.source.logdir,
             run=report.source.run,
             step_count=int(steps.lengths_ps.size),
-            step_ps=floor(steps.mean_ps),
+            step_ps=round(steps.mean_ps),
         )
         for report, steps in zip(side.reports, side.steps, strict=True)
     )
@@ -338,10 +295,8 @@ def _facts_of_host(host: HostEnvironment) -> dict[str, str | None]:
     }
 
 
-_LEAST_COMMON_TIME: Final = 0.5
-"""Of the time of the ops: runs of one program have more of it in ops of the same kind."""
 _LEAST_COMMON_KINDS: Final = 0.25
-"""Of the kinds: one slow op more makes no other program."""
+"""Of the kinds of ops: runs of one program have more of them in common."""
 _NAMES: Final = 2
 """Of an op, from the end: those before them depend on the function that runs the model."""
 _COMPILER: Final = "XLA"
@@ -356,23 +311,20 @@ def different_work(
     words = [row.words for row in conditions if row.is_blocking]
     old, new = _kinds_of_ops(before), _kinds_of_ops(after)
     if old and new and not any(row.name == _COMPILER for row in conditions):
-        common, whole = old.keys() & new, old + new
-        is_other_time = sum(whole[kind] for kind in common) < _LEAST_COMMON_TIME * whole.total()
-        if is_other_time and len(common) < _LEAST_COMMON_KINDS * len(whole):
-            words.append(f"{len(common)} of {numbers.plural(len(whole), 'kind')} of ops in common")
+        common, whole = len(old & new), len(old | new)
+        if common < _LEAST_COMMON_KINDS * whole:
+            words.append(f"{common} of {numbers.plural(whole, 'kind')} of ops in common")
     return words
 
 
-def _kinds_of_ops(side: Sequence[Report]) -> Counter[str]:
-    """The time of the computing ops of a side by kind, the end of their names without numbers: `dense/MatMul`.
+def _kinds_of_ops(side: Sequence[Report]) -> set[str]:
+    """The kinds of the computing ops of a side, the ends of their names without numbers: `dense/MatMul`.
 
     A model that was built again has other numbers in the names of its ops.
     """
-    times: Counter[str] = Counter()
-    for report in side:
-        table = report.results.op_steps
-        for row in table.rows if table else ():
-            if row.class_ == "compute":
-                name = "/".join((row.op or row.kernel or "").split("/")[-_NAMES:])
-                times[_NUMBERS.sub("", name)] += row.ps_per_step
-    return times
+    rows = [row for report in side if (table := report.results.op_steps) for row in table.rows]
+    return {
+        _NUMBERS.sub("", "/".join((row.op or row.kernel or "").split("/")[-_NAMES:]))
+        for row in rows
+        if row.class_ == "compute"
+    }

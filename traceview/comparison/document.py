@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from traceview.analysis.gpu_time.device_states import DeviceStates, anatomy_rows
-from traceview.analysis.rules.words import line_words
 from traceview.comparison.model import (
     LONGEST_VALUE,
     ComparedRun,
@@ -24,8 +23,10 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
 from traceview.document.sanitize import shortened
-from traceview.document.vocabulary import CLASSES, STATES, Look, look_of
+from traceview.document.vocabulary import STATES, Look, look_of
 
+_PARTS_CAPTION: Final = "Compute before and after"
+_OPS_CAPTION: Final = "Ops and kernels before and after"
 MOST_OPS: Final = 30
 _BRIEF_ROWS: Final = 5
 """Rows of a table on the first screen of a terminal."""
@@ -106,33 +107,23 @@ _ONLY: Final = {"before": "gone", "after": "new"}
 
 def _sides(comparison: Comparison) -> Iterator[str]:
     """`before: logs/a, 12 steps of 2 devices`; of several captures the step of each."""
-    is_same = comparison.before[0].logdir == comparison.after[0].logdir
+    has_run = comparison.before[0].logdir == comparison.after[0].logdir
     for name, runs in (("before", comparison.before), ("after", comparison.after)):
+        place = shortened(runs[0].logdir, LONGEST_VALUE)
+        if has_run:
+            place = f"{shortened(runs[0].run, LONGEST_VALUE)} in {place}"
         steps = numbers.plural(sum(run.step_count for run in runs), "step")
-        each = numbers.listed([numbers.time(run.step_ps) for run in runs])
-        mean = f", mean per capture {each}" if runs[1:] else ""
         count = sum(each.status in ("both", _ONLY[name]) for each in comparison.devices)
-        of_devices = f" of {count} devices" if count > 1 and not mean else ""
-        yield f"{name}: {_place(runs, has_run=is_same)}, {steps}{of_devices}{mean}"
-
-
-def _place(runs: Sequence[ComparedRun], *, has_run: bool) -> str:
-    """The log directory of the first capture of a side; `has_run`: and its run, as the other side has the same."""
-    first = shortened(runs[0].logdir, LONGEST_VALUE)
-    if has_run:
-        first = f"{shortened(runs[0].run, LONGEST_VALUE)} in {first}"
-    return (
-        f"{first} and {numbers.plural(len(runs) - 1, 'more capture')}" if len(runs) > 1 else first
-    )
+        if more := len(runs) - 1:
+            each = numbers.listed([numbers.time(run.step_ps) for run in runs])
+            yield f"{name}: {place} and {numbers.plural(more, 'more capture')}, {steps}, mean per capture {each}"
+        else:
+            yield f"{name}: {place}, {steps}{f' of {count} devices' if count > 1 else ''}"
 
 
 def _changed(comparison: Comparison) -> tuple[str, ...]:
     words = [row.words for row in comparison.conditions]
-    if not words:
-        return ()
-    hidden = len(words) - _SHOWN_CONDITIONS
-    more = [f"{hidden} more"] if hidden > 0 else []
-    return (f"also changed: {'; '.join([*words[:_SHOWN_CONDITIONS], *more])}",)
+    return (f"also changed: {numbers.listed(words, _SHOWN_CONDITIONS)}",) if words else ()
 
 
 def _details(comparison: Comparison) -> Iterator[doc.Section]:
@@ -147,7 +138,7 @@ def _details(comparison: Comparison) -> Iterator[doc.Section]:
         doc.Section(
             "parts",
             "Compute by function and layer",
-            _work_table("Compute before and after", comparison, comparison.parts, _PARTS),
+            _work_table(_PARTS_CAPTION, comparison, comparison.parts, _PARTS),
             lead="Compute per step and device of the functions of Python and the layers that made the ops, without waits for a core.",
             is_folded=False,
         ),
@@ -179,7 +170,8 @@ class _StateRow(NamedTuple):
     """States that are shown together, and whether their difference is beyond noise."""
 
     words: str
-    states: Sequence[StateDifference]
+    before_ps: int
+    after_ps: int
     look: Look
 
 
@@ -191,14 +183,20 @@ def _state_table(comparison: Comparison, most_rows: int) -> tuple[doc.Table, ...
     least = _LEAST_RATIO * max(step.before_ps, step.after_ps)
     large = [row for row in states if max(row.before_ps, row.after_ps) >= least][:most_rows]
     rest = [row for row in states if row not in large]
+
+    def together(words: str, rows: Sequence[StateDifference], look: Look) -> _StateRow:
+        return _StateRow(
+            words, sum(row.before_ps for row in rows), sum(row.after_ps for row in rows), look
+        )
+
     rows = [
-        _StateRow(look_of(STATES, row.state).words, [row], _noise(comparison, row.direction))
+        together(look_of(STATES, row.state).words, [row], _noise(comparison, row.direction))
         for row in large
     ]
     if rest:
-        rows.append(_StateRow(numbers.plural(len(rest), "other state"), rest, Look("", "")))
+        rows.append(together(numbers.plural(len(rest), "other state"), rest, Look("", "")))
     direction = step.direction if step.measure == "mean" else "none"
-    rows.append(_StateRow("step", states, _noise(comparison, direction)))
+    rows.append(together("step", states, _noise(comparison, direction)))
     return table("The mean step by state before and after", rows, _STATE_COLUMNS)
 
 
@@ -208,28 +206,16 @@ def _noise(comparison: Comparison, direction: Direction) -> Look:
     return _NOISE["unknown" if is_assumed else direction]
 
 
-_OPS_CAPTION: Final = "Ops and kernels before and after"
-
-
-_OWN_RATIO: Final = 0.9
-"""Of the time on both sides: with more of it in what the other side lacks they run other programs; a choice of ours."""
-
-
-def _brief_work(comparison: Comparison) -> tuple[doc.Table | doc.Notes, ...]:
+def _brief_work(comparison: Comparison) -> tuple[doc.Table, ...]:
     """The functions and layers that differ, else the ops; without the columns that leave no room to names."""
-    caption, rows, columns, what = (
-        ("Compute before and after", comparison.parts, _PARTS, "function or layer")
-        if any(_changed_work(comparison, comparison.parts))
-        else (_OPS_CAPTION, comparison.ops, _OPS, "op")
-    )
-    own = [row for row in rows if row.status in ("new", "gone")]
-    own_ps, whole_ps = (sum(row.before_ps + row.after_ps for row in each) for each in (own, rows))
-    if own_ps > _OWN_RATIO * whole_ps and len(own) > _BRIEF_OPS:
-        gone = sum(row.status == "gone" for row in own)
-        of_each = f"{gone:,} gone, {len(own) - gone:,} new; all of them: -o FILE"
-        return doc.notes(f"Hardly any {what} is on both sides: {of_each}.")
-    shown = [column for column in columns if column.priority <= 1]
-    return _work_table(caption, comparison, rows, shown, _BRIEF_OPS, "-o FILE")
+    for caption, rows, columns in (
+        (_PARTS_CAPTION, comparison.parts, _PARTS),
+        (_OPS_CAPTION, comparison.ops, _OPS),
+    ):
+        shown = [column for column in columns if column.priority <= 1]
+        if made := _work_table(caption, comparison, rows, shown, _BRIEF_OPS, "-o FILE"):
+            return made
+    return ()
 
 
 def _work_table(
@@ -240,20 +226,14 @@ def _work_table(
     most_rows: int = MOST_OPS,
     rest: str = "the JSON",
 ) -> tuple[doc.Table, ...]:
-    changed = list(_changed_work(comparison, rows))
-    return table(caption, changed, columns, most_rows=most_rows, rest=rest)
-
-
-def _changed_work(
-    comparison: Comparison, rows: Iterable[WorkDifference]
-) -> Iterator[WorkDifference]:
     """What differs beyond noise."""
-    return (row for row in rows if row.status != "same" and _is_large(comparison, row))
-
-
-def _is_large(comparison: Comparison, row: WorkDifference) -> bool:
     least = _LEAST_RATIO * comparison.step.before_ps
-    return max(abs(row.difference_ps), abs(row.path_ps)) >= least
+    changed = [
+        row
+        for row in rows
+        if row.status != "same" and max(abs(row.difference_ps), abs(row.path_ps)) >= least
+    ]
+    return table(caption, changed, columns, most_rows=most_rows, rest=rest)
 
 
 def _calls(row: WorkDifference) -> str:
@@ -264,16 +244,18 @@ def _calls(row: WorkDifference) -> str:
 
 def _finding_words(row: FindingDifference) -> str:
     if row.status == "changed":
-        line = f" in {line_words(row.line_before)}" if row.line_before else ""
-        return f"changed: {row.title}; before: {numbers.time(row.before_ps)}{line} ({row.code})"
+        return f"changed: {row.title}; before: {numbers.time(row.before_ps)} ({row.code})"
     return f"{'new' if row.status == 'came' else 'gone'}: {row.title} ({row.code})"
 
 
+_TIMES: Final = (
+    Shown("before", "before_ps", 1),
+    Shown("after", "after_ps", 1),
+    Shown("change", lambda row: row.after_ps - row.before_ps, kind="signed_time"),
+)
 _STATE_COLUMNS: Final = (
     Shown("state", "words", kind="words"),
-    Shown("before", lambda row: sum(of.before_ps for of in row.states), 1, "time"),
-    Shown("after", lambda row: sum(of.after_ps for of in row.states), 1, "time"),
-    Shown("change", lambda row: sum(of.difference_ps for of in row.states), kind="signed_time"),
+    *_TIMES,
     Shown(
         "noise",
         "look",
@@ -282,18 +264,13 @@ _STATE_COLUMNS: Final = (
         "whether the difference is beyond what the noise of the steps explains",
     ),
 )
-_TIMES: Final = (
-    Shown("before", "before_ps", 1),
-    Shown("after", "after_ps", 1),
-    Shown("change", "difference_ps", kind="signed_time"),
-    Shown("", lambda row: STATUSES[row.status], 1, "look"),
-)
-_PARTS: Final = (Shown("function or layer", work_words, kind="name"), *_TIMES)
+_STATUS: Final = Shown("", lambda row: STATUSES[row.status], 1, "look")
+_PARTS: Final = (Shown("function or layer", work_words, kind="name"), *_TIMES, _STATUS)
 _OPS: Final = (
     Shown("op or kernel", work_words, kind="name"),
     *_TIMES,
+    _STATUS,
     Shown("calls", _calls, 1),
-    Shown("class", lambda row: look_of(CLASSES, row.class_), 5, "look"),
     Shown("kernel", lambda row: row.kernel if row.op else None, 6, "name"),
 )
 _FINDINGS: Final = (
@@ -302,8 +279,6 @@ _FINDINGS: Final = (
     Shown("title", "title", kind="words"),
     Shown("cost before", "before_ps", 1),
     Shown("cost after", "after_ps", 1),
-    Shown("of GPU time before", "before_ratio", 2),
-    Shown("of GPU time after", "after_ratio", 2),
 )
 _CONDITIONS: Final = (
     Shown("what", "name", kind="words"),

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.registry import RULES
-from traceview.analysis.rules.finding import SEVERITIES, Finding
+from traceview.analysis.rules.finding import SEVERITIES
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.base.location import Location
 from traceview.base.text import did_you_mean, lazy_pattern
@@ -35,20 +35,20 @@ from traceview.comparison.model import (
 )
 from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, Difference, Earlier
 from traceview.comparison.sides import Side, step_time_ps, why_no_step
+from traceview.comparison.verdict import interval_words
 from traceview.document import numbers
 from traceview.document.columns import WRITE
 from traceview.document.sanitize import shortened
 from traceview.ledger.states import KEYS
 from traceview.report.model import Report, why_absent
 
-_VERDICTS: Final = {
+_VERDICTS: Final[Mapping[Outcome, tuple[str, int]]] = {
     "fails": ("failed", 10),
     "unknown": ("unknown", 7),
     "no_verdict": ("no_verdict", 9),
     "holds": ("passed", 0),
 }
 """The outcome and exit code of a gate by the worst outcome of its conditions, the worst first."""
-_FIRST: Final = tuple(_VERDICTS)
 _DECIDES: Final[tuple[Outcome, ...]] = ("fails", "no_verdict", "holds", "unknown")
 """Which of the outcomes of its rows a condition has."""
 _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
@@ -58,7 +58,6 @@ _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">": operator.gt,
     "absent": operator.le,
 }
-_TOO_FEW_STEPS: Final = "a single step says nothing of noise: capture ten or more"
 
 # Budgets
 
@@ -66,28 +65,21 @@ OF_BASELINE: Final = "step_time:+5%"
 """The condition that a gate adds where a baseline is given and no condition is about a change."""
 
 
-class Budget(Struct, frozen=True, forbid_unknown_fields=True):
+class _Budget(Struct, frozen=True, forbid_unknown_fields=True):
     """A file of conditions. `baseline`: a name or a path, None where it names none."""
 
     require: tuple[str, ...] = ()
     baseline: str | None = None
 
 
-def budget_in(path: Location) -> Budget:
-    """The budget in a file.
-
-    Raises `TraceNotFoundError` where there is no such file, `TraceFormatError` for one that is no TOML, and `UsageError`
-    for a key that does not exist.
-    """
+def _budget_in(path: Location) -> _Budget:
     try:
-        return msgspec.toml.decode(path.read_bytes(), type=Budget)
+        return msgspec.toml.decode(path.read_bytes(), type=_Budget)
     except OSError as error:
         raise TraceNotFoundError(f"{path}: {error.strerror or error}") from None
     except ImportError:
         hint = "pip install tomli, or give the conditions with --require"
-        raise UsageError(
-            f"{path}: TOML needs Python 3.11 or the package tomli", hint=hint
-        ) from None
+        raise UsageError(f"{path}: TOML needs Python 3.11 or tomli", hint=hint) from None
     except msgspec.ValidationError as error:
         hint = 'a budget has a list of texts, require = ["step_time_ms <= 120"], and a baseline'
         raise UsageError(f"{path}: {error}", hint=hint) from None
@@ -100,9 +92,10 @@ def asked_conditions(
 ) -> tuple[tuple[Condition, ...], str | None]:
     """The conditions of the file and of the command line together, and the baseline: that of the command line first.
 
-    Raises `UsageError` where nothing is asked for, and what `budget_in` and `condition_of` raise.
+    Raises `UsageError` where nothing is asked for, for what is no condition, and for a key that the file must not have;
+    `TraceNotFoundError` where there is no such file, and `TraceFormatError` for one that is no TOML.
     """
-    read = budget_in(file) if file is not None else Budget()
+    read = _budget_in(file) if file is not None else _Budget()
     conditions = tuple(map(condition_of, (*read.require, *texts)))
     baseline = read.baseline if baseline is None else baseline
     if baseline == "":
@@ -138,19 +131,13 @@ def judged(
     `baseline`: what changes are compared with. `earlier`: steps of earlier runs of the job, in groups without a change.
     Changes between runs that cannot be compared are not judged. A run that lacks hosts has to be asked for by `absent_hosts`.
     """
-    judgements, conditions = [], list(conditions)
+    conditions = list(conditions)
     lacks_hosts = any(report.capture.absent_host_count for report in subject.reports)
     if lacks_hosts and all(condition.key != "absent_hosts" for condition in conditions):
         conditions.append(condition_of("absent_hosts <= 0"))
-    for condition in conditions:
-        if condition.is_change:
-            rows = _of_change(condition, subject, baseline, earlier)
-        else:
-            values = _median_values(condition, subject.reports)
-            rows = [_row(condition, value, condition.sign, condition.limit) for value in values]
-        judgements.append(_judgement(condition.text, rows))
-    judgements.sort(key=lambda row: _FIRST.index(row.outcome))
-    outcome, code = _VERDICTS[judgements[0].outcome] if judgements else _VERDICTS["holds"]
+    judgements = [_judgement(of.text, _rows(of, subject, baseline, earlier)) for of in conditions]
+    judgements.sort(key=lambda row: [*_VERDICTS].index(row.outcome))
+    outcome, code = _VERDICTS[judgements[0].outcome]
     report = subject.reports[0]
     return GateResult(
         schema_version=GATE_SCHEMA_VERSION,
@@ -172,8 +159,7 @@ def _judged_side(side: Side) -> JudgedSide:
 
 def _judgement(text: str, rows: Sequence[JudgedRow]) -> Judgement:
     """A condition holds if each row does that has a value, and one has."""
-    outcomes = {row.outcome for row in rows}
-    outcome = next(known for known in _DECIDES if known in outcomes)
+    outcome = next(known for known in _DECIDES if known in {row.outcome for row in rows})
     chosen = [row for row in rows if row.outcome != "holds"]
     if outcome == "holds":
         held = [row for row in rows if row.outcome == "holds"]
@@ -203,34 +189,32 @@ def _unknown(where: str, reason: str) -> JudgedRow:
     return JudgedRow(where, "unknown", None, None, numbers.ABSENT, "", reason=reason)
 
 
-def _row(condition: Condition, value: Value, sign: str, limit: Fraction) -> JudgedRow:
+def _row(condition: Condition, value: Value, sign: str, limit: float) -> JudgedRow:
     if value.value is None:
         return _unknown(value.where, value.note)
-    # A limit written as 0.7 is the float 0.7, which is not seven tenths.
-    holds = _OPERATORS[sign](value.value, float(limit))
-    is_of_finding = condition.key.startswith(_FINDING)
-    write = WRITE[condition.query.quantity]
+    holds = _OPERATORS[sign](value.value, limit)
     if sign == "absent":
         measured, allowed = "absent" if holds else "present", "absent"
     else:
-        measured, allowed = write(value.value), f"{sign} {write(float(limit))}"
+        write = WRITE[condition.query.quantity]
+        measured, allowed = write(value.value), f"{sign} {write(limit)}"
     return JudgedRow(
         where=value.where,
         outcome="holds" if holds else "fails",
         value=value.value,
-        limit=float(limit),
+        limit=limit,
         measured=measured,
         allowed=allowed,
-        reason=(value.note or None) if is_of_finding and not holds else None,
+        reason=None if holds else value.note or None,
     )
 
 
-# Changes against a baseline
-
-
-def _of_change(
+def _rows(
     condition: Condition, subject: Side, baseline: Side | None, earlier: Earlier
 ) -> list[JudgedRow]:
+    if not condition.is_change:
+        values = _median_values(condition, subject.reports)
+        return [_row(condition, value, condition.sign, condition.limit) for value in values]
     if baseline is None:
         return [_unknown("", "no baseline is given")]
     sides = baseline, subject
@@ -254,35 +238,33 @@ def _changed_row(condition: Condition, value: Value, before: Value | None) -> Ju
         return _unknown(value.where, f"the baseline has no {value.where}")
     if before.value is None:
         return _unknown(value.where, f"in the baseline: {before.note}")
-    was = Fraction(before.value)
+    was = before.value
     room = was * condition.limit if condition.is_relative else condition.limit
     sign, limit = ("<=", was + room) if condition.sign == "+" else (">=", was - room)
-    change = value.value / before.value - 1 if was else None
     row = _row(condition, value, sign, limit)
-    return replace(row, baseline=before.value, change_ratio=change)
+    return replace(row, baseline=was, change_ratio=value.value / was - 1 if was else None)
 
 
 def _of_step_time(condition: Condition, before: Side, after: Side, earlier: Earlier) -> JudgedRow:
-    row = _changed_row(condition, *(_mean_step(condition, side) for side in (after, before)))
-    change, of_mean = before.change_to(after, earlier), numbers.signed_share(row.change_ratio)
-    if change and change.measure == "typical":
-        typical = (Value("", side.typical_ps) for side in (after, before))
-        row = _changed_row(condition, *typical)
+    change = before.change_to(after, earlier)
+    is_typical = change is not None and change.measure == "typical"
+    values = (
+        Value("", side.typical_ps) if is_typical else _mean_step(condition, side)
+        for side in (after, before)
+    )
+    row = _changed_row(condition, *values)
     if row.limit is None or row.baseline is None or change is None or after.is_same_as(before):
         return row
     sign = 1 if condition.sign == "+" else -1
     outcome = outcome_of(change, row.limit / row.baseline - 1, sign)
     few = min(len(before.reports), len(after.reports)) < ENOUGH_RUNS
-    reason = _noise_words(change, of_mean, outcome, is_few=few)
-    return replace(row, outcome=outcome, reason=reason)
+    return replace(row, outcome=outcome, reason=_noise_words(change, outcome, is_few=few))
 
 
 def _mean_step(condition: Condition, side: Side) -> Value:
     """The mean step of a side, or why there is none."""
     values = (value for report in side.reports for value in condition.query.values(report))
-    return next((value for value in values if value.value is None), None) or Value(
-        "", float(side.mean_ps)
-    )
+    return next((value for value in values if value.value is None), None) or Value("", side.mean_ps)
 
 
 def outcome_of(change: Difference, limit: float, sign: int) -> Outcome:
@@ -301,24 +283,19 @@ def outcome_of(change: Difference, limit: float, sign: int) -> Outcome:
     return "holds" if high <= limit or (is_clear and value <= limit) else "no_verdict"
 
 
-def _noise_words(change: Difference, of_mean: str, outcome: Outcome, *, is_few: bool) -> str | None:
-    """Why there is no verdict, or why the change `of_mean` steps does not decide."""
+def _noise_words(change: Difference, outcome: Outcome, *, is_few: bool) -> str | None:
+    """Why there is no verdict, or which step the change is of."""
     if outcome == "unknown":
-        return _TOO_FEW_STEPS
-    typical = ""
-    if change.measure == "typical":
-        typical = (
-            "; value and change are of the typical step, without the slowest third: "
-            f"a few slow steps distort the mean ({of_mean})"
-        )
-    interval = f"{numbers.signed_share(change.low)} to {numbers.signed_share(change.high)}"
-    if outcome == "no_verdict":
-        more = f": {ENOUGH}" if is_few else ""
-        why = "these runs differ too much"
-        if change.basis == "assumed":
-            why = "one capture of a side does not show how much runs differ"
-        return f"{why}, so the 95% interval of the change is {interval}{more}{typical}"
-    return f"the 95% interval of the change is {interval}{typical}" if typical else None
+        return "a single step says nothing of noise: capture ten or more"
+    typical = "; value and change are of the typical step, without the slowest third"
+    step = typical if change.measure == "typical" else ""
+    if outcome != "no_verdict":
+        return f"{interval_words(change.low, change.high)}{step}" if step else None
+    why = "these runs differ too much"
+    if change.basis == "assumed":
+        why = "one capture of a side does not show how much runs differ"
+    more = f": {ENOUGH}" if is_few else ""
+    return f"{why}, {interval_words(change.low, change.high)}{more}{step}"
 
 
 # The language of conditions. A key is a query on the report: `QUERIES` has them all.
@@ -430,7 +407,9 @@ def _finding(code: str, is_cost: bool, report: Report) -> list[Value]:
     """Whether the report has the finding, as 1 or 0, or what it costs of the GPU time; a severity means the more severe, too."""
     if report.capture.quality == "unusable":
         return [Value("", None, _UNUSABLE)]
-    made = [row for row in report.findings if _is_meant(row, code)]
+    severities = [*SEVERITIES]
+    meant = severities[: severities.index(code) + 1] if code in severities else ()
+    made = [row for row in report.findings if row.code == code or row.severity in meant]
     if not made:
         return [Value("", 0.0)]
     title = made[0].title + (f" (and {len(made) - 1} more)" if len(made) > 1 else "")
@@ -438,12 +417,6 @@ def _finding(code: str, is_cost: bool, report: Report) -> list[Value]:
         return [Value("", 1.0, title)]
     costs = [row.loss.gpu_time_ratio for row in made if row.loss]
     return [Value("", max(costs), title) if costs else Value("", None, "it costs no time")]
-
-
-def _is_meant(finding: Finding, code: str) -> bool:
-    if code not in SEVERITIES:
-        return finding.code == code
-    return SEVERITIES.index(finding.severity) <= list(SEVERITIES).index(code)
 
 
 # Conditions
@@ -460,7 +433,7 @@ class Condition(Struct, frozen=True):
     key: str
     query: Query
     sign: str
-    limit: Fraction = Fraction(1, 2)
+    limit: float = 0.5
     is_relative: bool = False
 
     @property
@@ -497,6 +470,7 @@ def _condition(text: str) -> Condition:
     else:
         key, unit = _known_key(key)
         query = QUERIES[key]
+    # Of 82.3% the float 0.823.
     number, quantity = Fraction(match["number"]), query.quantity
     is_percent, is_relative = bool(match["percent"]), bool(way and match["percent"])
     if is_percent and not is_relative and quantity != "share":
@@ -512,7 +486,7 @@ def _condition(text: str) -> Condition:
             hint=f"write {match['number']}%",
         )
     limit = number / 100 if is_percent else number * unit
-    return Condition(text, key, query, way or match["sign"], limit, is_relative)
+    return Condition(text, key, query, way or match["sign"], float(limit), is_relative)
 
 
 def _known_key(text: str) -> tuple[str, int]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from math import exp, floor
+from math import exp
 from pathlib import Path
-from statistics import median as middle
-from typing import Annotated, Final, Literal
+from statistics import median
+from typing import Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -34,7 +34,6 @@ from traceview.base.record import (
     RunName,
     Share,
     VersionText,
-    one_of,
 )
 from traceview.base.text import did_you_mean, enumerated
 from traceview.base.version import VERSION
@@ -42,15 +41,12 @@ from traceview.comparison.noise import (
     CONFIDENCE,
     DEVICE_SPREAD,
     StepLevels,
-    most_chance,
-    step_change,
+    difference,
 )
 from traceview.comparison.sides import (
-    CaptureSteps,
     batch_size_of,
     capture_steps,
     setup_of,
-    state_noise,
     step_time_ps,
     why_no_step,
 )
@@ -60,8 +56,6 @@ from traceview.document import numbers
 from traceview.document.columns import Shown
 from traceview.document.columns import table as shown_table
 from traceview.document.sanitize import encoded
-from traceview.document.vocabulary import STATES, look_of
-from traceview.ledger.states import KEYS
 from traceview.report.formats import is_saved_report, report_at
 from traceview.report.model import Report, devices_of, started_ns, traces_of
 from traceview.report.saved import load_report
@@ -77,14 +71,13 @@ LEAST_CHANGE_RATIO: Final = 0.01
 def change_points(levels: Sequence[StepLevels]) -> list[int]:
     """The places at which a new level begins, in order; empty where no change is shown. `levels`: of the step, by run."""
     places = range(FEWEST_RUNS, len(levels) - FEWEST_RUNS + 1)
-    changes = [
-        (step_change(levels[:place], levels[place:], DEVICE_SPREAD, vary_alike=True), place)
-        for place in places
-    ]
+    typical = [of.typical for of in levels]
     chances = [
         (change.chance, place)
-        for change, place in changes
-        if change and change.chance is not None and abs(change.value) >= LEAST_CHANGE_RATIO
+        for place in places
+        if (change := difference(typical[:place], typical[place:], DEVICE_SPREAD)).chance
+        is not None
+        and abs(change.value) >= LEAST_CHANGE_RATIO
     ]
     chance, place = min(chances, default=(1.0, 0))
     if not chances or chance * len(places) > 1 - CONFIDENCE:
@@ -93,7 +86,7 @@ def change_points(levels: Sequence[StepLevels]) -> list[int]:
     return [*change_points(levels[:place]), place, *behind]
 
 
-HISTORY_SCHEMA_VERSION: Final = 2
+HISTORY_SCHEMA_VERSION: Final = 3
 
 
 class HistoryRow(Record, frozen=True):
@@ -105,14 +98,11 @@ class HistoryRow(Record, frozen=True):
         started_ns: When it was recorded, Unix nanoseconds; null where that is not known.
         devices: The devices in use.
         batch_size: Examples of one step; null where not known.
-        series: Number of the series that it belongs to, from 1 on: reports of the same devices and batch size.
         step_ps: Mean of the used steps, picoseconds; null without any.
         step_count: Used steps.
-        level_ps: Median of the typical step, the mean without the slowest third, over the reports of the series from one change
-            to the next, picoseconds; null without any.
+        level_ps: Median of the typical step, the mean without the slowest third, over the reports of the same devices and batch
+            size from one change to the next, picoseconds; null without any.
         change_ratio: Where a new level begins, its change against the level before; null elsewhere.
-        state: There, the state that differs most in this direction, of those shown to differ; null elsewhere.
-        state_change_ps: The difference of its means over the reports of each level, picoseconds; null as state is.
         compute_ratio: Share of the GPU time of all visible devices in which they compute; null without any.
         examples_per_second: Examples of all devices; null where the batch size is not known.
         finding: Code of the finding about what costs most; null without any.
@@ -123,13 +113,10 @@ class HistoryRow(Record, frozen=True):
     started_ns: Integer | None
     devices: str
     batch_size: Count | None
-    series: Count
     step_ps: Picoseconds | None
     step_count: Count
     level_ps: Picoseconds | None
     change_ratio: float | None
-    state: Annotated[str, one_of(*KEYS)] | None
-    state_change_ps: Integer | None
     compute_ratio: Share | None
     examples_per_second: Ratio | None
     finding: str | None
@@ -146,7 +133,7 @@ class History(Record, frozen=True):
         left_out: Files without a row, and why, in sentences.
     """
 
-    schema_version: Literal[2]
+    schema_version: Literal[3]
     traceview_version: VersionText
     folder: PathName
     rows: tuple[HistoryRow, ...]
@@ -160,11 +147,10 @@ class History(Record, frozen=True):
 
 def history_of(folder: Folder) -> History:
     """The reports in their order, with the changes of the step time in each series of alike runs."""
-    rows = {
-        row.file: row
-        for number, series in enumerate(_series_in(folder), 1)
-        for row in _rows(series, number)
-    }
+    series: dict[tuple[str, int | None], list[SavedReport]] = {}
+    for saved in folder.reports:
+        series.setdefault(setup_of(saved.report), []).append(saved)
+    rows = {row.file: row for reports in series.values() for row in _rows(reports)}
     return History(
         schema_version=HISTORY_SCHEMA_VERSION,
         traceview_version=VERSION,
@@ -174,51 +160,34 @@ def history_of(folder: Folder) -> History:
     )
 
 
-def _series_in(folder: Folder) -> list[list[SavedReport]]:
-    series: dict[tuple[str, int | None], list[SavedReport]] = {}
-    for saved in folder.reports:
-        series.setdefault(setup_of(saved.report), []).append(saved)
-    return list(series.values())
-
-
-def _rows(series: Sequence[SavedReport], number: int) -> list[HistoryRow]:
+def _rows(series: Sequence[SavedReport]) -> Iterator[HistoryRow]:
     steps = [capture_steps(saved.report) for saved in series]
-    rows = [_row(saved, number, own) for saved, own in zip(series, steps, strict=True)]
-    known = [(place, own, of) for place, own in enumerate(steps) if own and (of := own.levels)]
-    before: list[CaptureSteps] = []
-    before_ps = 1
-    begins = [0, *change_points([levels for *_, levels in known])] if known else []
-    for first, last in pairwise([*begins, len(known)]):
-        after = [own for _, own, _ in known[first:last]]
-        level_ps = round(exp(middle(levels.typical.value for *_, levels in known[first:last])))
-        for place, *_ in known[first:last]:
-            rows[place] = replace(rows[place], level_ps=level_ps)
-        if before:
-            ratio = level_ps / before_ps - 1
-            state, state_ps = _changed_state(before, after, is_longer=ratio > 0)
-            changed = known[first][0]
-            rows[changed] = replace(
-                rows[changed], change_ratio=ratio, state=state, state_change_ps=state_ps
-            )
-        before, before_ps = after, level_ps
-    return rows
-
-
-def _changed_state(
-    before: Sequence[CaptureSteps], after: Sequence[CaptureSteps], *, is_longer: bool
-) -> tuple[str | None, int | None]:
-    """The state that makes most of a change, of those that are shown to have changed so."""
-    changes = state_noise(before, after, DEVICE_SPREAD)
-    most = most_chance(changes.values())
-    shown = [
-        key
-        for key, change in changes.items()
-        if (change.chance or 0.0) <= most and (change.value > 0) is is_longer
-    ]
-    if not shown:
-        return None, None
-    key = max(shown, key=lambda key: abs(changes[key].value))
-    return key, round(changes[key].value)
+    known = [(place, of) for place, own in enumerate(steps) if own and (of := own.levels)]
+    level_ps: dict[int, int] = {}
+    change_ratio: dict[int, float] = {}
+    begins = change_points([levels for _, levels in known])
+    for first, last in pairwise([0, *begins, len(known)] if known else ()):
+        level = round(exp(median(levels.typical.value for _, levels in known[first:last])))
+        if first:
+            change_ratio[known[first][0]] = level / level_ps[known[first - 1][0]] - 1
+        level_ps |= {place: level for place, _ in known[first:last]}
+    for place, (saved, own) in enumerate(zip(series, steps, strict=True)):
+        report = saved.report
+        found, balance = report.results.steps, report.results.balance
+        yield HistoryRow(
+            file=str(saved.path),
+            run=report.source.run,
+            started_ns=started_ns(report),
+            devices=devices_of(report),
+            batch_size=batch_size_of([report]),
+            step_ps=round(own.mean_ps) if own else None,
+            step_count=found.used_count if found else 0,
+            level_ps=level_ps.get(place),
+            change_ratio=change_ratio.get(place),
+            compute_ratio=report.verdict.compute_ratio,
+            examples_per_second=balance.throughput.examples_per_second if balance else None,
+            finding=report.verdict.finding,
+        )
 
 
 def earlier_levels(folder: Path, like: Sequence[Report]) -> list[list[StepLevels]]:
@@ -237,28 +206,6 @@ def earlier_levels(folder: Path, like: Sequence[Report]) -> list[list[StepLevels
     return [
         levels[first:last] for first, last in pairwise([0, *change_points(levels), len(levels)])
     ]
-
-
-def _row(saved: SavedReport, series: int, own: CaptureSteps | None) -> HistoryRow:
-    report = saved.report
-    steps, balance = report.results.steps, report.results.balance
-    return HistoryRow(
-        file=str(saved.path),
-        run=report.source.run,
-        started_ns=started_ns(report),
-        devices=devices_of(report),
-        batch_size=batch_size_of([report]),
-        series=series,
-        step_ps=floor(own.mean_ps) if own else None,
-        step_count=steps.used_count if steps else 0,
-        level_ps=None,
-        change_ratio=None,
-        state=None,
-        state_change_ps=None,
-        compute_ratio=report.verdict.compute_ratio,
-        examples_per_second=balance.throughput.examples_per_second if balance else None,
-        finding=report.verdict.finding,
-    )
 
 
 def history_table(history: History) -> Table:
@@ -300,37 +247,28 @@ def saved_reports(folder: Path) -> Folder:
         )
     reports: list[SavedReport] = []
     left_out: list[str] = []
-    damage: TraceviewError | None = None
-    for path in _candidates(folder):
+    damage: list[TraceviewError] = []
+    for path in sorted((*folder.glob("*"), *folder.glob("*/*"))):
+        if not is_saved_report(path) or not path.is_file() or path.name.endswith(_SIDECAR):
+            continue
         try:
             reports.append(SavedReport(path, load_report(path)))
         except (TraceFormatError, TraceNotFoundError) as error:
-            damage = damage or error
+            damage.append(error)
             left_out.append(f"{path} is left out: {error.message.removeprefix(f'{path}: ')}.")
-    if not reports and damage:
-        raise damage
     if not reports:
-        raise TraceNotFoundError(
+        nothing = TraceNotFoundError(
             f"{folder}: no saved report in it",
             hint="traceview report LOGDIR --format json -o FOLDER/NAME.json saves one",
         )
-    reports.sort(key=_age)
-    known: set[frozenset[str]] = set()
-    kept = []
-    for saved in reports:
-        traces = traces_of(saved.report)
-        if traces and traces in known:
-            left_out.append(f"{saved.path} is left out: another file has a report on its trace.")
-        else:
-            kept.append(saved)
-        known.add(traces)
-    return Folder(folder, tuple(kept), tuple(left_out))
-
-
-def _candidates(folder: Path) -> Iterator[Path]:
-    for path in sorted((*folder.glob("*"), *folder.glob("*/*"))):
-        if is_saved_report(path) and path.is_file() and not path.name.endswith(_SIDECAR):
-            yield path
+        raise [*damage, nothing][0]
+    once: dict[object, SavedReport] = {}
+    left_out += [
+        f"{saved.path} is left out: another file has a report on its trace."
+        for saved in sorted(reports, key=_age)
+        if once.setdefault(traces_of(saved.report) or saved.path, saved) is not saved
+    ]
+    return Folder(folder, tuple(once.values()), tuple(left_out))
 
 
 def _age(saved: SavedReport) -> tuple[bool, int, str]:
@@ -400,13 +338,9 @@ _COLUMNS: Final = (
 def _notes(history: History) -> Iterator[str]:
     for row in history.changes:
         before = row.level_ps / (1 + (row.change_ratio or 0.0)) if row.level_ps else None
-        why = ""
-        if row.state is not None:
-            words = look_of(STATES, row.state).words
-            why = f"; {words}: {numbers.signed_time(row.state_change_ps)}"
         yield (
             f"{_change(row)} from {row.run} on: {numbers.time(before)} before, "
-            f"{numbers.time(row.level_ps)} since, medians of the typical steps{why}."
+            f"{numbers.time(row.level_ps)} since, medians of the typical steps."
         )
     yield from history.left_out
 

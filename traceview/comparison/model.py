@@ -14,7 +14,6 @@ from traceview.base.record import (
     Picoseconds,
     Record,
     RunName,
-    Share,
     SourceLine,
     VersionText,
     one_of,
@@ -24,7 +23,7 @@ from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import CLASSES
 from traceview.ledger.states import KEYS
 
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
 
 LONGEST_VALUE: Final = 40
 """Characters of a name or a value in a sentence."""
@@ -39,7 +38,7 @@ class ComparedRun(Record, frozen=True):
         logdir: Log directory that the capture was read from.
         run: Name of the run.
         step_count: Used steps; steps of the same number on several hosts count once.
-        step_ps: Their mean, rounded down, picoseconds.
+        step_ps: Their mean, picoseconds.
     """
 
     logdir: PathName
@@ -74,7 +73,7 @@ class StepDifference(Record, frozen=True):
     """How much the mean step differs, and whether the typical one does.
 
     Attributes:
-        before_ps: Mean step before, mean over the captures, rounded down, picoseconds.
+        before_ps: Mean step before, mean over the captures, picoseconds.
         after_ps: The same after.
         difference_ps: after_ps − before_ps.
         change_ratio: The difference as a share of the step before; negative where it became faster.
@@ -106,6 +105,13 @@ class StepDifference(Record, frozen=True):
     basis: Basis
 
     @property
+    def is_change(self) -> bool:
+        """Whether the mean step differs, beyond noise or probably."""
+        return self.measure == "mean" and (
+            self.direction in ("slower", "faster") or self.is_probable
+        )
+
+    @property
     def ratio(self) -> float:
         """The change that the interval is of."""
         if self.measure == "mean":
@@ -133,38 +139,32 @@ class StateDifference(DeviceState, frozen=True):
     """The mean difference of a state over the devices; all states sum to the mean steps and to their difference.
 
     Attributes:
-        low_ps: Lower end of the 95% interval of the difference, picoseconds; null with a single step on a side.
-        high_ps: Upper end of it.
-        direction: slower, faster, none or unknown, as of the step.
+        direction: slower or faster beyond noise, none within it, unknown with a single step on a side.
         line: Line of Python that a finding on this state names, on the side where it takes longer; null where none does.
     """
 
-    low_ps: float | None
-    high_ps: float | None
     direction: Direction
     line: SourceLine | None
 
 
 class DeviceDifference(Record, frozen=True):
-    """The mean step of a device by state on each side; the states sum to the steps.
+    """The mean step of a device by state on each side.
 
     Attributes:
         device: Key of the device: after, or before where it is gone.
         status: both, gone (in use before alone) or new (in use after alone).
-        before_ps: Mean step of its host before, picoseconds; 0 where it is new.
-        after_ps: The same after; 0 where it is gone.
-        states: The states of both sides, the largest difference first.
+        states: The states of both sides, which sum to its mean steps, the largest difference first.
     """
 
     device: DeviceKey
     status: Literal["both", "gone", "new"]
-    before_ps: Picoseconds
-    after_ps: Picoseconds
     states: tuple[DeviceState, ...]
 
 
 class WorkDifference(Record, frozen=True):
-    """How much the time of some work differs; times are means per step and device on which it runs.
+    """How much the compute of one layer differs that one function of Python made, whatever its lines are called by now.
+
+    Times are means per step and device on which it runs.
 
     Attributes:
         status: slower or faster where that is shown among all that are compared, new, gone, or same. What a side does not
@@ -175,6 +175,9 @@ class WorkDifference(Record, frozen=True):
         after_calls: Events per step after.
         difference_ps: after_ps − before_ps.
         path_ps: How much more of the critical path it takes, mean per step, picoseconds.
+        layer: The layer that made it, on the side where it takes longer; null where no name shows any, and of a function
+            that makes a layer that others make, too: then all of the function is one part.
+        source_line: The line of the function that takes longest, on the same side; null where none was recorded.
     """
 
     status: Literal["slower", "faster", "new", "gone", "same"]
@@ -184,10 +187,12 @@ class WorkDifference(Record, frozen=True):
     after_calls: float
     difference_ps: Integer
     path_ps: Integer
+    layer: OpName | None
+    source_line: SourceLine | None
 
 
 class OpDifference(WorkDifference, frozen=True):
-    """How much an op differs.
+    """How much an op differs, as the compute of a layer does.
 
     Attributes:
         class_: Class of activity.
@@ -195,28 +200,11 @@ class OpDifference(WorkDifference, frozen=True):
             function or layer made are one; null where not recorded.
         kernel: Name of its longest kernel without arguments and types, on the side where it takes longer; null for host
             ops.
-        layer: The layer that made the instruction, as of a part.
-        source_line: The line that made the longest of these instructions, as of a part.
     """
 
     class_: Annotated[str, one_of(*CLASSES)]
     op: OpName | None
     kernel: KernelName | None
-    layer: OpName | None
-    source_line: SourceLine | None
-
-
-class PartDifference(WorkDifference, frozen=True):
-    """How much the compute of one layer differs that one function of Python made, whatever its lines are called by now.
-
-    Attributes:
-        layer: The layer, on the side where it takes longer; null where no name shows any, where the function makes no
-            other, and where it makes one that others make, too: then all of the function is one part.
-        source_line: The line of it that takes longest, on the same side; null where none was recorded, and with a layer.
-    """
-
-    layer: OpName | None
-    source_line: SourceLine | None
 
 
 class FindingDifference(Record, frozen=True):
@@ -229,9 +217,6 @@ class FindingDifference(Record, frozen=True):
         before_ps: What it cost each step before, mean over the devices that it names, picoseconds; null where there was
             none, and where it is about no time.
         after_ps: The same after.
-        before_ratio: What it cost before as a share of the GPU time; null as before_ps is.
-        after_ratio: The same after.
-        line_before: Line of Python that it named before, where it changed and names another; else null.
     """
 
     code: str
@@ -239,9 +224,6 @@ class FindingDifference(Record, frozen=True):
     title: str
     before_ps: Picoseconds | None
     after_ps: Picoseconds | None
-    before_ratio: Share | None
-    after_ratio: Share | None
-    line_before: SourceLine | None = None
 
 
 GATE_SCHEMA_VERSION: Final = 2
@@ -357,7 +339,7 @@ class Comparison(Record, frozen=True):
         findings: Findings that came, went or cost another time.
     """
 
-    schema_version: Literal[6]
+    schema_version: Literal[7]
     traceview_version: VersionText
     verdict: str
     step: StepDifference
@@ -367,6 +349,6 @@ class Comparison(Record, frozen=True):
     limits: tuple[str, ...]
     states: tuple[StateDifference, ...]
     devices: tuple[DeviceDifference, ...]
-    parts: tuple[PartDifference, ...]
+    parts: tuple[WorkDifference, ...]
     ops: tuple[OpDifference, ...]
     findings: tuple[FindingDifference, ...]

@@ -167,13 +167,12 @@ def difference(
     spread: RunSpread,
     earlier: Sequence[Sequence[Level]] = (),
     *,
-    vary_alike: bool = False,
     has_outliers: bool = False,
 ) -> Difference:
     """The difference of two sides, each with the level of one capture or more, in the unit of the levels, as is `spread`.
 
-    `earlier`: runs in groups without a change. `vary_alike`: both sides are of one series, long enough to do without an
-    assumption. `has_outliers`: few captures do not show how much they differ. docs/method.md, "Difference of step times".
+    `earlier`: runs in groups without a change. `has_outliers`: few captures do not show how much they differ.
+    docs/method.md, "Difference of step times".
     """
     sides = (before, after)
     value, share = _mean(after) - _mean(before), sum(1 / len(side) for side in sides)
@@ -182,7 +181,7 @@ def difference(
     basis: Basis = "captures" if is_own else "earlier" if has_noise else "assumed"
     shown: tuple[float, float] = squares / max(degrees, 1) * share, degrees
     levels = [(level, len(side)) for side in sides for level in side]
-    if (has_noise and vary_alike) or any(level.variance is None for level, _ in levels):
+    if any(level.variance is None for level, _ in levels):
         return _interval(value, basis, shown) if has_noise else Difference(value)
     of_steps = _sum_of([((of.variance or 0.0) / n**2, of.degrees) for of, n in levels])
     if min(map(len, sides)) >= ENOUGH_RUNS and not has_outliers:
@@ -208,22 +207,20 @@ def step_change(
     spread: RunSpread,
     earlier: Earlier = (),
     ratio: float | None = None,
-    *,
-    vary_alike: bool = False,
 ) -> Difference | None:
     """The change of the step as a share of the step before; None without one on a side.
 
     It is that of the mean step, `ratio` or else that of its levels: with the interval of the typical one if that has it in it,
-    else with its own. Where this shows nothing, and the typical step does, and of a series, it is that of the typical step.
+    else with its own. Where this shows nothing, and the typical step does, it is that of the typical step.
     """
     sides = [[levels for levels in side if levels] for side in (before, after)]
     if not all(sides):
         return None
     old, new, *rest = ([of.typical for of in side] for side in (*sides, *earlier))
-    typical = _in_shares(difference(old, new, spread, rest, vary_alike=vary_alike))
+    typical = _in_shares(difference(old, new, spread, rest))
     old, new, *rest = ([of.mean for of in side] for side in (*sides, *earlier))
     mean = _in_shares(difference(old, new, spread, rest, has_outliers=True), ratio)
-    if typical.low is None or typical.high is None or vary_alike:
+    if typical.low is None or typical.high is None:
         return typical
     if typical.low <= mean.value <= typical.high:
         return replace(typical, value=mean.value)

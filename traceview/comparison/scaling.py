@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor
 from typing import Final
 
 from msgspec import Struct
 
 from traceview.base.errors import ComparisonError
-from traceview.comparison.build import BLOCKING, conditions_of, different_work, facts_among
+from traceview.comparison.build import conditions_of, different_work
 from traceview.comparison.sides import Side, batch_size_of, step_time_ps
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
 from traceview.report.model import Report
 
-_OTHER_WORK: Final = {*BLOCKING, "precision", "parameters"} - {"batch", "devices", "hosts"}
+_SCALED: Final = ("batch", "devices", "hosts")
+"""Conditions in which the runs may differ."""
 
 
 class Efficiency(Struct, frozen=True):
@@ -40,13 +40,11 @@ class ScaledRuns(Struct, frozen=True):
     """Runs of one program, a row per number of devices, the fewest first.
 
     `has_examples`: speed-ups are ratios of examples per second. `left_out`: names of runs without device or step times.
-    `differing`: what else the runs differ in, that makes their steps other work.
     """
 
     rows: tuple[Efficiency, ...]
     has_examples: bool
     left_out: tuple[str, ...]
-    differing: tuple[str, ...]
 
 
 def scaled_runs(reports: Sequence[Report], *, force: bool = False) -> ScaledRuns:
@@ -67,7 +65,8 @@ def scaled_runs(reports: Sequence[Report], *, force: bool = False) -> ScaledRuns
     groups = [Side.of(by_count[count]) for count in sorted(by_count)]
     for group in groups[1:]:
         runs = groups[0].reports, group.reports
-        other = different_work(*runs, [row for row in conditions_of(*runs) if not row.is_blocking])
+        conditions = [row for row in conditions_of(*runs) if row.name not in _SCALED]
+        other = different_work(*runs, conditions)
         if other and not force:
             raise ComparisonError(
                 f"these runs do different work ({', '.join(other)})",
@@ -78,13 +77,6 @@ def scaled_runs(reports: Sequence[Report], *, force: bool = False) -> ScaledRuns
         rows=tuple(_row(group, groups[0], has_examples=has_examples) for group in groups),
         has_examples=has_examples,
         left_out=tuple(left_out),
-        differing=tuple(
-            f"{name}: {numbers.listed(values)}"
-            for name, values in facts_among(
-                [of for group in groups for of in group.reports]
-            ).items()
-            if name in _OTHER_WORK and len(values) > 1
-        ),
     )
 
 
@@ -94,7 +86,7 @@ def _device_count(report: Report) -> int:
 
 
 def _row(group: Side, fewest: Side, *, has_examples: bool) -> Efficiency:
-    step_ps, least_ps = floor(group.mean_ps), floor(fewest.mean_ps)
+    step_ps, least_ps = group.step_ps, fewest.step_ps
     count = _device_count(group.reports[0])
     factor = count / _device_count(fewest.reports[0])
     size, least_size = batch_size_of(group.reports), batch_size_of(fewest.reports)
@@ -125,7 +117,6 @@ def scaling_section(scaled: ScaledRuns) -> doc.Section:
     fewest, most = scaled.rows[0], scaled.rows[-1]
     left_out = numbers.listed(scaled.left_out)
     notes = (
-        f"The runs differ in more: {'; '.join(scaled.differing)}." if scaled.differing else None,
         "The batch size is not known of every run: efficiency is by step time, as if each device had as many examples."
         if not scaled.has_examples
         else None,

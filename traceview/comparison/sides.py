@@ -5,16 +5,14 @@ A side is captures, each run once, with their steps exactly as long and by state
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
-from math import exp, floor, fsum
+from math import exp, fsum
+from statistics import fmean
 from typing import Final, TypeVar
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from traceview.analysis.gpu_time.device_states import DeviceStates
 from traceview.analysis.measures.step_report import StepRow
@@ -50,14 +48,17 @@ K = TypeVar("K")
 class CaptureSteps(Struct, frozen=True, eq=False):
     """The used steps of one capture, in their order; steps of the same number on several hosts are one, their mean.
 
-    `lengths_ps`: float64 `[steps]`. `states`: by state its exact mean over devices and steps, which sum to `mean_ps`;
-    empty without devices. `state_lengths_ps`: by the same key float64 `[steps]`.
+    `lengths_ps`: float64 `[steps]`. `states_ps`: by state the same, mean over devices, which sum to `lengths_ps`; empty
+    without devices.
     """
 
     lengths_ps: Float64Array
-    mean_ps: Fraction
-    states: Mapping[str, Fraction]
-    state_lengths_ps: Mapping[str, Float64Array]
+    states_ps: Mapping[str, Float64Array]
+
+    @property
+    def mean_ps(self) -> float:
+        """Their mean."""
+        return float(self.lengths_ps.mean())
 
     @property
     def levels(self) -> StepLevels | None:
@@ -69,33 +70,27 @@ def capture_steps(report: Report) -> CaptureSteps | None:
     """The used steps of a report; None without any."""
     found = report.results.steps
     used = [row for row in (found.steps if found else ()) if row.used]
-    by_number: dict[int, list[Mapping[str, Fraction]]] = {}
+    by_number: dict[int, list[Mapping[str, float]]] = {}
     for row in [row for row in used if row.devices] or used:
         by_number.setdefault(row.number, []).append(_mean_of_devices(row))
     if not by_number:
         return None
-    steps = [mean_of(by_number[number]) for number in sorted(by_number)]
-    states = mean_of(steps)
-    lengths = [sum(step.values(), Fraction(0)) for step in steps]
-    return CaptureSteps(
-        lengths_ps=_series(lengths),
-        mean_ps=mean(lengths),
-        states={} if _WHOLE in states else states,
-        state_lengths_ps={
-            key: _series(step.get(key, Fraction(0)) for step in steps)
-            for key in states
-            if key != _WHOLE
-        },
-    )
+    steps = [_mean_of(by_number[number]) for number in sorted(by_number)]
+    states_ps = {
+        key: np.array([step.get(key, 0.0) for step in steps])
+        for key in dict.fromkeys(key for step in steps for key in step)
+    }
+    lengths_ps = np.sum([*states_ps.values()], axis=0)
+    return CaptureSteps(lengths_ps, {} if _WHOLE in states_ps else states_ps)
 
 
 _WHOLE: Final = "step"
 
 
 def step_time_ps(report: Report) -> int | None:
-    """The mean step of a report, rounded down, as comparisons count it; None without a used step."""
+    """The mean step of a report, as comparisons count it; None without a used step."""
     steps = capture_steps(report)
-    return None if steps is None else floor(steps.mean_ps)
+    return None if steps is None else round(steps.mean_ps)
 
 
 def why_no_step(report: Report) -> str:
@@ -107,34 +102,22 @@ def why_no_step(report: Report) -> str:
     return f"no step is used: {excluded}" if excluded else "no step is used"
 
 
-def _mean_of_devices(row: StepRow) -> dict[str, Fraction]:
+def _mean_of_devices(row: StepRow) -> dict[str, float]:
     """By state the mean of the devices of the host; of a step without devices its length."""
     if not row.devices:
-        return {_WHOLE: Fraction(row.duration_ps)}
-    total: Counter[str] = Counter()
-    for device in row.devices:
-        total.update(device.states)
-    return {key: Fraction(ps, len(row.devices)) for key, ps in total.items()}
+        return {_WHOLE: float(row.duration_ps)}
+    return _mean_of([device.states for device in row.devices])
 
 
-def _series(values: Iterable[Fraction]) -> Float64Array:
-    return np.array([float(value) for value in values], dtype=np.float64)
-
-
-def mean(values: Sequence[Fraction]) -> Fraction:
-    """The exact mean."""
-    return sum(values, Fraction(0)) / len(values)
-
-
-def mean_of(parts: Sequence[Mapping[K, Fraction]]) -> dict[K, Fraction]:
-    """The exact mean by key; where a key is missing it is 0."""
+def _mean_of(parts: Sequence[Mapping[K, float]]) -> dict[K, float]:
+    """The mean by key; where a key is missing it is 0."""
     keys = dict.fromkeys(key for of in parts for key in of)
-    return {key: mean([of.get(key, Fraction(0)) for of in parts]) for key in keys}
+    return {key: fsum(of.get(key, 0) for of in parts) / len(parts) for key in keys}
 
 
-def whole(parts: Mapping[K, Fraction]) -> dict[K, int]:
-    """The parts as whole numbers that sum to their sum, rounded down."""
-    sums = [0, *map(floor, accumulate(parts.values()))]
+def _rounded(parts: Mapping[K, float]) -> dict[K, int]:
+    """The parts as whole numbers that sum to their rounded sum."""
+    sums = [0, *map(round, accumulate(parts.values()))]
     return {key: end - begin for key, (begin, end) in zip(parts, pairwise(sums), strict=True)}
 
 
@@ -164,58 +147,51 @@ class Side(Struct, frozen=True, eq=False):
     @classmethod
     def of(cls, reports: Sequence[Report], name: str = "") -> Side:
         """The side that these captures make."""
-        kept = tuple(each_run_once(reports))
-        steps = tuple(filter(None, map(capture_steps, kept)))
-        return cls(kept, steps, name)
+        once: dict[object, Report] = {}
+        for place, report in enumerate(reports):
+            once.setdefault(traces_of(report) or place, report)
+        kept = tuple(once.values())
+        return cls(kept, tuple(filter(None, map(capture_steps, kept))), name)
 
     @property
-    def mean_ps(self) -> Fraction:
+    def mean_ps(self) -> float:
         """The mean step over the captures."""
-        return mean([capture.mean_ps for capture in self.steps])
+        return fmean(capture.mean_ps for capture in self.steps)
+
+    @property
+    def levels(self) -> list[StepLevels]:
+        """The levels of the steps of each capture."""
+        return [levels for of in self.steps if (levels := of.levels)]
 
     @property
     def typical_ps(self) -> float:
         """The typical step: of several captures the geometric mean."""
-        levels = [levels.typical.value for of in self.steps if (levels := of.levels)]
-        return exp(fsum(levels) / len(levels)) if levels else 0.0
+        return exp(fmean(of.typical.value for of in self.levels)) if self.levels else 0.0
 
     @property
     def states(self) -> dict[str, int]:
         """The mean step by state, whole picoseconds; empty where a capture has no ledger."""
-        if not all(capture.states for capture in self.steps):
-            return {}
-        means = mean_of([capture.states for capture in self.steps])
-        return whole({key: means[key] for key in KEYS if key in means})
+        captures = [{key: of.mean() for key, of in steps.states_ps.items()} for steps in self.steps]
+        means = _mean_of(captures) if all(captures) else {}
+        return _rounded({key: means[key] for key in KEYS if key in means})
 
-    def runs_on(self, other: Side) -> list[str]:
-        """The names of the runs of which the other side has the same steps, too."""
-        known = set(map(_identity, other.reports))
-        return [
-            own.source.run for own in self.reports if traces_of(own) and _identity(own) in known
-        ]
+    @property
+    def step_ps(self) -> int:
+        """The mean step in whole picoseconds: its states sum to it."""
+        return sum(self.states.values()) or round(self.mean_ps)
 
     def is_same_as(self, other: Side) -> bool:
         """Whether both sides are the same steps of the same runs."""
-        return len(self.reports) == len(other.reports) == len(self.runs_on(other))
+        own, others = (set(map(_identity, side.reports)) for side in (self, other))
+        return own == others and all(map(traces_of, self.reports))
 
     def change_to(self, after: Side, earlier: Earlier = ()) -> Difference | None:
         """By how much the step of another side differs; None without one on a side."""
-        if not self.steps or not after.steps:
-            return None
-        old, new = ([capture.levels for capture in side.steps] for side in (self, after))
         spread = run_spread_of((*self.reports, *after.reports))
-        ratio = float(after.mean_ps / self.mean_ps) - 1 if self.mean_ps else None
-        return step_change(old, new, spread, earlier, ratio)
-
-
-def each_run_once(reports: Iterable[Report]) -> Iterator[Report]:
-    """The first report on each run."""
-    known: set[frozenset[str]] = set()
-    for report in reports:
-        traces = traces_of(report)
-        if not traces or traces not in known:
-            yield report
-        known.add(traces)
+        if not self.levels or not after.levels:
+            return None
+        ratio = after.mean_ps / self.mean_ps - 1
+        return step_change(self.levels, after.levels, spread, earlier, ratio)
 
 
 def _identity(report: Report) -> tuple[frozenset[str], bytes]:
@@ -235,9 +211,13 @@ def state_differences(before: Side, after: Side, spread: RunSpread) -> tuple[Sta
     old, new = before.states, after.states
     if not old or not new:
         return ()
-    noise = state_noise(before.steps, after.steps, spread)
+    occur = {key for capture in (*before.steps, *after.steps) for key in capture.states_ps}
     rows = []
-    for key, of_key in noise.items():
+    for key in [key for key in KEYS if key in occur]:
+        was, now = (
+            [mean_level(of.states_ps.get(key, 0 * of.lengths_ps)) for of in side.steps]
+            for side in (before, after)
+        )
         first, second = old.get(key, 0), new.get(key, 0)
         rows.append(
             StateDifference(
@@ -245,54 +225,24 @@ def state_differences(before: Side, after: Side, spread: RunSpread) -> tuple[Sta
                 before_ps=first,
                 after_ps=second,
                 difference_ps=second - first,
-                low_ps=None if of_key.low is None else round(of_key.low),
-                high_ps=None if of_key.high is None else round(of_key.high),
-                direction=of_key.direction,
+                direction=part_difference(was, now, spread).direction,
                 line=_line_of(key, (before if first > second else after).reports),
             )
         )
     return tuple(sorted(rows, key=lambda row: -abs(row.difference_ps)))
 
 
-def state_noise(
-    before: Sequence[CaptureSteps], after: Sequence[CaptureSteps], spread: RunSpread
-) -> dict[str, Difference]:
-    """By state that occurs how the mean over the steps differs, with its noise."""
-    occur = {key for capture in (*before, *after) for key in capture.states}
-    noise = {}
-    for key in KEYS:
-        if key in occur:
-            series = [
-                [of.state_lengths_ps.get(key, 0 * of.lengths_ps) for of in side]
-                for side in (before, after)
-            ]
-            old, new = ([mean_level(steps) for steps in side] for side in series)
-            first, second = map(np.concatenate, series)
-            is_apart = first.max() < second.min() or second.max() < first.min()
-            if is_apart and min(first.size, second.size) >= _FEWEST_STEPS:
-                # What is longer in every step needs no estimate of how steps vary.
-                old, new = ([replace(level, variance=0.0) for level in side] for side in (old, new))
-            noise[key] = part_difference(old, new, spread)
-    return noise
-
-
-_FEWEST_STEPS: Final = 5
-
-
 def _line_of(state: str, reports: Sequence[Report]) -> str | None:
     """The line of Python that the costliest finding on a state names."""
     lines = [
-        (finding.loss.gpu_time_ratio, line)
+        (finding.loss.gpu_time_ratio, line.line)
         for report in reports
         for finding in report.findings
         if finding.loss is not None and state in finding.loss.states
-        for line in _lines_in(finding)
+        for line in finding.arguments.values()
+        if isinstance(line, Line)
     ]
     return max(lines)[1] if lines else None
-
-
-def _lines_in(finding: Finding) -> list[str]:
-    return [argument.line for argument in finding.arguments.values() if isinstance(argument, Line)]
 
 
 def device_differences(
@@ -302,10 +252,11 @@ def device_differences(
     old, new = _devices(before), _devices(after)
     if not old or not new:
         return ()
-    places = dict.fromkeys(
-        (*(place for place in new if place in old), *new, *(place for place in old))
+    common = [place for place in new if place in old]
+    return tuple(
+        _device_difference(old.get(place, []), new.get(place, []))
+        for place in dict.fromkeys((*common, *new, *old))
     )
-    return tuple(_device_difference(old.get(place, []), new.get(place, [])) for place in places)
 
 
 def _devices(reports: Sequence[Report]) -> dict[tuple[int, str], list[DeviceStates]]:
@@ -322,24 +273,15 @@ def _devices(reports: Sequence[Report]) -> dict[tuple[int, str], list[DeviceStat
 def _device_difference(
     before: Sequence[DeviceStates], after: Sequence[DeviceStates]
 ) -> DeviceDifference:
-    old, new = _mean_step(before), _mean_step(after)
-    keys = sorted({*old, *new}, key=lambda key: (-abs(new.get(key, 0) - old.get(key, 0)), key))
+    old, new = (_rounded(_mean_of([row.states for row in side])) for side in (before, after))
+    states = [
+        DeviceState(key, old.get(key, 0), new.get(key, 0), new.get(key, 0) - old.get(key, 0))
+        for key in sorted({*old, *new})
+    ]
     return DeviceDifference(
         device=(*after, *before)[0].device,
         status="both" if before and after else "new" if after else "gone",
-        before_ps=sum(old.values()),
-        after_ps=sum(new.values()),
-        states=tuple(
-            DeviceState(key, old.get(key, 0), new.get(key, 0), new.get(key, 0) - old.get(key, 0))
-            for key in keys
-        ),
-    )
-
-
-def _mean_step(captures: Sequence[DeviceStates]) -> dict[str, int]:
-    """Whole picoseconds by state."""
-    return whole(
-        mean_of([{key: Fraction(ps) for key, ps in row.states.items()} for row in captures])
+        states=tuple(sorted(states, key=lambda row: -abs(row.difference_ps))),
     )
 
 
@@ -355,58 +297,44 @@ def finding_differences(
     step: StepDifference,
     states: Sequence[StateDifference],
 ) -> tuple[FindingDifference, ...]:
-    """New findings, then gone ones, then those of another cost, each by its share of the GPU time.
+    """New findings, then gone ones, then those of another cost, the largest difference first.
 
     A side has a finding that most of its captures have. Findings of one code are one: the costliest stands for them. A
-    finding whose states did not change beyond noise did not either, unless it is a part of a change of the step. What the
-    other side has inside the finding that explains it, or left out on request, is neither new nor gone.
+    finding whose states did not change beyond noise did not either, unless the step did. What the other side has inside the
+    finding that explains it, or left out on request, is neither new nor gone.
     """
     old, new = _findings(before), _findings(after)
-    is_change = step.direction in ("slower", "faster") or step.is_probable
-    whole_ps = step.difference_ps if is_change and step.measure == "mean" else 0
-    difference_ps = {row.state: row.difference_ps for row in states}
     unlisted = _unlisted_codes(before), _unlisted_codes(after)
+    least_ps = LEAST_CHANGE_RATIO * step.before_ps
     rows = []
     for code in {**new, **old}:
         first, second = old.get(code), new.get(code)
-        is_unlisted = (not first and code in unlisted[0]) or (not second and code in unlisted[1])
-        least_ps = LEAST_CHANGE_RATIO * step.before_ps
-        is_same = first and second and abs(_cost_ps(second) - _cost_ps(first)) <= least_ps
         made = [row for row in (first, second) if row]
-        if is_unlisted or is_same:
+        if (not first and code in unlisted[0]) or (not second and code in unlisted[1]):
             continue
-        keys = {key for row in made if row.loss for key in row.loss.states} & difference_ps.keys()
-        states_ps = sum(map(difference_ps.__getitem__, keys))
-        is_beyond = any(row.direction != "none" for row in states if row.state in keys)
-        parts_ps = states_ps, _cost_ps(second) - _cost_ps(first)
-        is_part = whole_ps and all(ps / whole_ps >= CLEAR_PART for ps in parts_ps)
+        if first and second and abs(_cost_ps(second) - _cost_ps(first)) <= least_ps:
+            continue
+        keys = {key for row in made if row.loss for key in row.loss.states}
+        own = [row for row in states if row.state in keys]
+        is_beyond = step.is_change or any(row.direction != "none" for row in own)
+        is_large = abs(sum(row.difference_ps for row in own)) >= least_ps
         # One that is about no time is told if it is more than information.
-        is_told = any(row.severity != "info" for row in made)
-        if (abs(states_ps) >= least_ps and (is_beyond or is_part)) if keys else is_told:
+        if is_large and is_beyond if own else any(row.severity != "info" for row in made):
             rows.append(_row(code, first, second))
     return tuple(sorted(rows, key=_rank))
 
 
-def _rank(row: FindingDifference) -> tuple[int, float, str]:
-    share = (row.after_ratio or 0.0) - (row.before_ratio or 0.0)
-    return ("came", "went", "changed").index(row.status), -abs(share), row.code
+def _rank(row: FindingDifference) -> tuple[int, int, str]:
+    cost_ps = (row.after_ps or 0) - (row.before_ps or 0)
+    return ("came", "went", "changed").index(row.status), -abs(cost_ps), row.code
 
 
 def _row(code: str, old: Finding | None, new: Finding | None) -> FindingDifference:
-    before, after = (row.loss if row else None for row in (old, new))
-    shown = new or old
-    assert shown is not None
-    lines = [_lines_in(row) if row else [] for row in (old, new)]
-    return FindingDifference(
-        code=code,
-        status="changed" if old and new else "came" if new else "went",
-        title=shown.title,
-        before_ps=before.ps_per_step if before else None,
-        after_ps=after.ps_per_step if after else None,
-        before_ratio=before.gpu_time_ratio if before else None,
-        after_ratio=after.gpu_time_ratio if after else None,
-        line_before=lines[0][0] if new and lines[0] and lines[0][0] not in lines[1] else None,
-    )
+    before_ps, after_ps = (row.loss.ps_per_step if row and row.loss else None for row in (old, new))
+    if new:
+        return FindingDifference(code, "changed" if old else "came", new.title, before_ps, after_ps)
+    assert old is not None
+    return FindingDifference(code, "went", old.title, before_ps, after_ps)
 
 
 def _cost_ps(finding: Finding | None) -> int:

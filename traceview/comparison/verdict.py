@@ -10,9 +10,7 @@ from traceview.comparison.model import (
     Comparison,
     DeviceDifference,
     OpDifference,
-    PartDifference,
     StateDifference,
-    StepDifference,
     WorkDifference,
 )
 from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, SHOW_NOTHING, TOO_NOISY
@@ -24,8 +22,6 @@ from traceview.ledger.states import BY_KEY, MEANINGS, State
 
 _WHOLE_SHARE: Final = 0.75
 """Of the difference: states that make this much of it are the reason."""
-_CHANGED_RATIO: Final = 0.02
-"""Of the step: changes of this size are named where the step does not change."""
 _DEVICE_SHARE: Final = 0.5
 """Of the largest difference of a device: a device with this much of it is named."""
 _OP_SHARE: Final = 0.5
@@ -38,13 +34,16 @@ _LONGEST_OP: Final = 50
 _MOST_REASONS: Final = 2
 
 
-def verdict_of(comparison: Comparison) -> str:
-    """The sentence on runs of the same work, without a full stop."""
+def verdict_of(comparison: Comparison, different: Sequence[str] = ()) -> str:
+    """The sentence, without a full stop; `different`: in what the steps are not the same work, so that times say nothing."""
     step, reasons = comparison.step, ", and ".join(_reasons(comparison))
     times, gone = _times(step.before_ps, step.after_ps), _gone(comparison)
-    inside, what = _changed_states(comparison), f"{times} per step"
+    inside, what = "", f"{times} per step"
+    if different:
+        work = f"The runs do different work ({', '.join(different)})"
+        return f"{work}, so their step times do not compare: {what}{gone}"
     if step.measure == "typical":
-        inside = f". A few slow steps distort the mean step: {times}{inside}"
+        inside = f". A few slow steps distort the mean step: {times}"
         times = _times(step.typical_before_ps, step.typical_after_ps)
         what = f"{times}, the typical step, without the slowest third"
     if step.is_probable:
@@ -55,24 +54,12 @@ def verdict_of(comparison: Comparison) -> str:
         shown = step.least_shown_ratio
         verdict = "No verdict" if shown is None or shown >= TOO_NOISY else "No clear change"
         return f"{verdict}: {what}. {_least_shown(comparison)}{inside}{gone}"
-    # What is beyond noise may be little beside what is not.
     because = f", because {reasons}{gone}" if reasons else f"{gone}{inside}"
     subject = "step" if step.measure == "mean" else "typical step, without the slowest third,"
-    words = f"{ratio_words(step.ratio)}: {times} ({interval_words(step)})"
+    words = (
+        f"{ratio_words(step.ratio)}: {times} ({interval_words(step.low_ratio, step.high_ratio)})"
+    )
     return f"The {subject} takes {words}{because}"
-
-
-def verdict_on_one_run(comparison: Comparison) -> str:
-    """The sentence where there is nothing to compare."""
-    step_ps = comparison.step.after_ps
-    return f"Both sides are one run, so nothing can differ: {numbers.time(step_ps)} per step"
-
-
-def verdict_on_different_work(comparison: Comparison, reasons: Sequence[str]) -> str:
-    """The sentence where the steps of both sides are not the same work, so that their times say nothing of speed."""
-    step = comparison.step
-    times = f"{_times(step.before_ps, step.after_ps)} per step{_gone(comparison)}"
-    return f"The runs do different work ({', '.join(reasons)}), so their step times do not compare: {times}"
 
 
 def _gone(comparison: Comparison) -> str:
@@ -103,16 +90,11 @@ def _times(before_ps: int, after_ps: int) -> str:
     return f"{before.removesuffix(unit)} → {after}"
 
 
-def interval_words(step: StepDifference) -> str:
-    """`95% interval 10 to 14% less` of a change that is shown, in its words."""
-    ends = sorted((step.low_ratio or 0.0, step.high_ratio or 0.0), key=abs)
-    least, most = (ratio_words(end).removesuffix(" time") for end in ends)
-    if least == most:
-        return f"95% interval {most}"
-    for unit in (" times as long", "% more", "% less"):
-        if most.endswith(unit):
-            least = least.removesuffix(unit)
-    return f"95% interval {least} to {most}"
+def interval_words(low: float | None, high: float | None) -> str:
+    """`95% interval +10.0% to +14.0%`, from twice as long on `95% interval 1.4 to 4.8 times`."""
+    if low is not None and high is not None and high >= 1:
+        return f"95% interval {_times_as(low)} to {_times_as(high)} times"
+    return f"95% interval {numbers.signed_share(low)} to {numbers.signed_share(high)}"
 
 
 def _least_shown(comparison: Comparison) -> str:
@@ -136,22 +118,8 @@ def _unproved(comparison: Comparison, what: str) -> str:
     # Where the noise is assumed, a limit of the comparison says so, with the advice.
     if comparison.step.basis == "assumed":
         return f"One capture of a side cannot prove {what}"
-    missing = ENOUGH_RUNS - min(len(comparison.before), len(comparison.after))
-    more = ": a third capture of each side may show it" if missing == 1 else f": {ENOUGH}"
-    return f"These runs differ too much to prove {what}{more if missing > 0 else ''}"
-
-
-def _changed_states(comparison: Comparison) -> str:
-    """The largest changes in each direction, where the step does not change; of many states some are beyond noise by
-    chance, so the whole interval has to be large.
-    """
-    least, states = _CHANGED_RATIO * comparison.step.before_ps, comparison.states
-    more = [row for row in states if row.low_ps is not None and row.low_ps >= least][:1]
-    less = [row for row in states if row.high_ps is not None and row.high_ps <= -least][:1]
-    clauses = [_clause(_change_of(row, comparison.devices), comparison) for row in (*more, *less)]
-    if not clauses:
-        return ""
-    return f". {'Opposite changes' if len(clauses) > 1 else 'In it'}: {', and '.join(clauses)}"
+    is_few = min(len(comparison.before), len(comparison.after)) < ENOUGH_RUNS
+    return f"These runs differ too much to prove {what}{f': {ENOUGH}' if is_few else ''}"
 
 
 class _Change(NamedTuple):
@@ -198,7 +166,6 @@ def _reasons(comparison: Comparison) -> list[str]:
         for row in comparison.states
         if row.difference_ps * whole > 0
     ]
-    changes = _with_cores(changes)
     changes.sort(key=lambda change: (change.state in _CONSEQUENCES, -abs(change.ps)))
     reasons: list[str] = []
     covered = 0
@@ -208,26 +175,6 @@ def _reasons(comparison: Comparison) -> list[str]:
             reasons.append(_clause(change, comparison))
             covered += abs(change.ps)
     return reasons
-
-
-def _with_cores(changes: Sequence[_Change]) -> list[_Change]:
-    """The changes, of which one is of compute with its waits for a core, where these grow with the work: it changed in step."""
-    compute, waits = (
-        next((change for change in changes if change.state is state), None)
-        for state in (State.COMPUTE, State.NO_CORE)
-    )
-    if compute is None or waits is None or 2 * _change_ratio(compute) < _change_ratio(waits):
-        return list(changes)
-    if abs(compute.ps) < CLEAR_PART * abs(waits.ps):  # Little work: others had the cores.
-        return list(changes)
-    both = compute._replace(ps=compute.ps + waits.ps)
-    return [both, *(change for change in changes if change not in (compute, waits))]
-
-
-def _change_ratio(change: _Change) -> float:
-    """The change as a share of the longer time."""
-    row = change.row
-    return abs(row.difference_ps) / (max(row.before_ps, row.after_ps) or 1)
 
 
 def _clause(change: _Change, comparison: Comparison) -> str:
@@ -274,8 +221,6 @@ def _work_clause(change: _Change, comparison: Comparison, longer: str) -> str | 
 
 def work_words(work: WorkDifference) -> str:
     """`loss, train.py:31` or `conv/1`; of an op first its name."""
-    if not isinstance(work, OpDifference | PartDifference):
-        return ""
-    name = (work.op or work.kernel or "") if isinstance(work, OpDifference) else ""
-    line = line_words(work.source_line) if work.source_line else ""
+    name = (work.op or work.kernel) if isinstance(work, OpDifference) else None
+    line = line_words(work.source_line) if work.source_line else None
     return ", ".join(filter(None, (name, work.layer, line)))

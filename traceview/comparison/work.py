@@ -9,18 +9,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import chain
 from math import fsum
+from statistics import fmean
 from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
-from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps, PartInSteps, TimeInSteps
+from msgspec.structs import asdict
+
+from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps, PartInSteps
 from traceview.base.text import lazy_pattern
-from traceview.comparison.model import OpDifference, PartDifference
+from traceview.comparison.model import OpDifference, WorkDifference
 from traceview.comparison.noise import Difference, Level, RunSpread, most_chance, part_difference
 from traceview.report.model import Report
 
 _Name: TypeAlias = tuple[str, ...]
 """What tells work apart, last its function and its layer; numbers in names and layers may be others."""
 
-Row = TypeVar("Row", bound=TimeInSteps)
+Row = TypeVar("Row", OpInSteps, PartInSteps)
 
 _NO_LEVELS: Final = (Level(0.0, 0.0, 1000.0),)
 """What a side does not have is 0, with the degrees of freedom of what is no estimate."""
@@ -41,13 +44,7 @@ class _Work(NamedTuple, Generic[Row]):
     @property
     def ps(self) -> float:
         """Time per step and device."""
-        return _mean(self.levels)
-
-
-_Measured: TypeAlias = tuple[
-    Literal["slower", "faster", "new", "gone", "same"], int, int, float, float, int, int
-]
-"""The fields of `WorkDifference`."""
+        return fmean(level.value for level in self.levels)
 
 
 def op_differences(
@@ -66,18 +63,16 @@ def op_differences(
     made = _differences(
         before, after, spread, named, lambda table: (table.rows, table.left_out_ps_per_step)
     )
-    layers_of = Counter((name, function) for (_, name, function, _), *_ in made)
     rows = []
-    for (class_, name, function, _), row, measured in made:
+    for (class_, name, *_), row, work in made:
         op = None if name == row.kernel else name or None
-        shown = _shown_maker(row, function, layers_of[name, function])
-        rows.append(OpDifference(*measured, class_, op, row.kernel, *shown))
+        rows.append(OpDifference(**asdict(work), class_=class_, op=op, kernel=row.kernel))
     return tuple(rows)
 
 
 def part_differences(
     before: Sequence[Report], after: Sequence[Report], spread: RunSpread
-) -> tuple[PartDifference, ...]:
+) -> tuple[WorkDifference, ...]:
     """The compute of all functions and layers, as ops are compared.
 
     Lines move with every change of a script: those of one function are one.
@@ -86,17 +81,10 @@ def part_differences(
     made = _differences(
         before, after, spread, maker, lambda table: (table.parts, table.left_out_part_ps_per_step)
     )
-    layers_of = Counter(function for (function, _), *_ in made)
-    return tuple(
-        PartDifference(*measured, *_shown_maker(row, function, layers_of[function]))
-        for (function, _), row, measured in made
-    )
+    return tuple(work for *_, work in made)
 
 
-_Made: TypeAlias = OpInSteps | PartInSteps
-
-
-def _maker(reports: Sequence[Report]) -> Callable[[_Made], tuple[str, str]]:
+def _maker(reports: Sequence[Report]) -> Callable[[OpInSteps | PartInSteps], _Name]:
     """Gives the function and the layer that made work, "" for what does not tell it from other work."""
     parts = [part for table in _tables(reports) for part in table.parts]
     functions_of = Counter(
@@ -105,17 +93,11 @@ def _maker(reports: Sequence[Report]) -> Callable[[_Made], tuple[str, str]]:
     # Work of a model that several functions apply is named by the function.
     whole = {_function(part) for part in parts if part.layer and functions_of[part.layer] > 1}
 
-    def maker(row: _Made) -> tuple[str, str]:
+    def maker(row: OpInSteps | PartInSteps) -> _Name:
         function = _function(row)
         return function, "" if function in whole else row.layer or ""
 
     return maker
-
-
-def _shown_maker(row: _Made, function: str, layer_count: int) -> tuple[str | None, str | None]:
-    """The layer alone where it tells more than the function with its line, else that alone."""
-    has_layer = row.layer and (not function or layer_count > 1)
-    return (row.layer, None) if has_layer else (None, row.source_line)
 
 
 _NUMBER_OF_XLA: Final = lazy_pattern(r"(?:\.(?:\d{1,9}|clone|remat\d?)){1,4}$")
@@ -131,7 +113,7 @@ def _own_name(row: OpInSteps) -> str:
 _NUMBER_OF_LINE: Final = lazy_pattern(r":\d+(?= in [^<])")
 
 
-def _function(row: _Made) -> str:
+def _function(row: OpInSteps | PartInSteps) -> str:
     """The function, whatever line of it; the line where it has no name, "" where none was recorded."""
     return _NUMBER_OF_LINE.sub("", row.source_line or "")
 
@@ -142,13 +124,13 @@ def _differences(
     spread: RunSpread,
     named: Callable[[Row], _Name],
     rows_of: Callable[[OpSteps], tuple[Sequence[Row], int]],
-) -> list[tuple[_Name, Row, _Measured]]:
+) -> list[tuple[_Name, Row, WorkDifference]]:
     tables = [_tables(side) for side in (before, after)]
     old, new = (_by_name([(table, rows_of(table)[0]) for table in side], named) for side in tables)
     if not old or not new:
         return []
     renamed = _renumbered(old.keys(), new.keys())
-    old = {renamed.get(name, name): work for name, work in old.items()}
+    old = {renamed[name]: work for name, work in old.items()}
     left_out_ps = [max(rows_of(table)[1] for table in side) for side in tables]
     pairs = []
     for name in {**new, **old}:
@@ -162,65 +144,75 @@ def _differences(
             # Of ops that replicas run beside each other one takes the time, in other steps another.
             if spread.is_of_replicas and calls[0] != calls[1] and min(calls) < 1:
                 noise = Difference(noise.value)
-            # What became less is looked for where it was.
-            longer = first if first and (not second or first.ps > second.ps) else known
-            pairs.append((name, longer.longest, first, second, noise))
+            pairs.append((name, first, second, noise))
     shown = most_chance(noise for *_, noise in pairs)
-    rows = [
-        (name, longest, _measured(first, second, noise, shown))
-        for name, longest, first, second, noise in pairs
-    ]
-    return sorted(rows, key=lambda row: (-abs(row[2][-1]), -abs(row[2][-2])))
+    rows = [_measured(*pair, shown) for pair in pairs]
+    return sorted(rows, key=lambda row: (-abs(row[2].path_ps), -abs(row[2].difference_ps)))
 
 
 def _measured(
-    old: _Work[Row] | None, new: _Work[Row] | None, noise: Difference, shown: float
-) -> _Measured:
+    name: _Name,
+    old: _Work[Row] | None,
+    new: _Work[Row] | None,
+    noise: Difference,
+    shown: float,
+) -> tuple[_Name, Row, WorkDifference]:
     status: Literal["slower", "faster", "new", "gone", "same"] = "same"
     if old is None or new is None:
         status = "new" if new else "gone"
-    elif (noise.chance or 0.0) <= shown and noise.low is not None and noise.high is not None:
-        status = "slower" if noise.low > 0 else "faster" if noise.high < 0 else "same"
+    elif (noise.chance or 0.0) <= shown and noise.direction in ("slower", "faster"):
+        status = "slower" if noise.direction == "slower" else "faster"
     before_ps, after_ps = (round(work.ps) if work else 0 for work in (old, new))
-    before_calls, after_calls = (round(work.calls, 3) if work else 0.0 for work in (old, new))
-    path_ps = round((new.path_ps if new else 0.0) - (old.path_ps if old else 0.0))
-    return status, before_ps, after_ps, before_calls, after_calls, after_ps - before_ps, path_ps
+    # What became less is looked for where it was.
+    longer = old if old and (not new or old.ps > new.ps) else new
+    assert longer is not None
+    row = longer.longest
+    return (
+        name,
+        row,
+        WorkDifference(
+            status=status,
+            before_ps=before_ps,
+            after_ps=after_ps,
+            before_calls=round(old.calls, 3) if old else 0.0,
+            after_calls=round(new.calls, 3) if new else 0.0,
+            difference_ps=after_ps - before_ps,
+            path_ps=round((new.path_ps if new else 0.0) - (old.path_ps if old else 0.0)),
+            layer=row.layer if name[-1] else None,
+            source_line=row.source_line,
+        ),
+    )
 
 
-_NUMBER: Final = lazy_pattern(r"_(\d+)(?=[_/]|$)")
+_NUMBER: Final = lazy_pattern(r"_(\d+)(?=_|$)")
 
 
 def _renumbered(old: Set[_Name], new: Set[_Name]) -> dict[_Name, _Name]:
-    """The new names of what only the old side has and differs in numbers alone, such as Keras gives to layers.
-
-    First layers are paired, then what is left: only where as many have come as have gone.
+    """The names of one side as the other has them, where parts of their paths differ in numbers alone, such as Keras gives
+    to layers: in the order of these numbers, and only where as many have come as have gone.
     """
-    texts = ([text for *of, _, layer in side for text in (*of, f"{layer}/")] for side in (old, new))
-    layers = ({("", part) for text in of for part in text.split("/")[:-1]} for of in texts)
-    layer_of = {was[1]: now[1] for was, now in _paired(*layers).items()}
-    moved = {
-        name: tuple("/".join(layer_of.get(part, part) for part in text.split("/")) for text in name)
-        for name in old - new
-    }
-    pairs = _paired({*moved.values()}, new - old)
-    return {name: pairs.get(now, now) for name, now in moved.items()}
-
-
-def _paired(before: Set[_Name], after: Set[_Name]) -> dict[_Name, _Name]:
-    """Of names that differ in numbers alone those on one side, in the order of these numbers, if as many on each."""
-    kinds: dict[_Name, tuple[list[_Name], list[_Name]]] = {}
-    for place, side in enumerate((before - after, after - before)):
-        for name in sorted(side, key=_in_order):
-            *names, function, layer = name
-            kind = (*(_NUMBER.sub("", text) for text in (*names, layer)), function)
-            kinds.setdefault(kind, ([], []))[place].append(name)
+    sides = [
+        {part for *texts, _, layer in names for text in (*texts, layer) for part in text.split("/")}
+        for names in (old, new)
+    ]
+    kinds: dict[str, tuple[list[str], list[str]]] = {}
+    for place, (own, other) in enumerate((sides, sides[::-1])):
+        for part in sorted(own - other, key=_in_order):
+            kinds.setdefault(_NUMBER.sub("", part), ([], []))[place].append(part)
     pairs = (zip(*both, strict=True) for both in kinds.values() if len(both[0]) == len(both[1]))
-    return dict(chain.from_iterable(pairs))
+    now = dict(chain.from_iterable(pairs))
+
+    def renamed(text: str) -> str:
+        return "/".join(now.get(part, part) for part in text.split("/"))
+
+    return {
+        (*texts, function, layer): (*map(renamed, texts), function, renamed(layer))
+        for *texts, function, layer in old
+    }
 
 
-def _in_order(name: _Name) -> tuple[list[tuple[int, str]], _Name]:
-    numbers = (number for text in name for number in _NUMBER.findall(text))
-    return [(len(number), number) for number in numbers], name
+def _in_order(part: str) -> tuple[list[tuple[int, str]], str]:
+    return [(len(number), number) for number in _NUMBER.findall(part)], part
 
 
 def _tables(side: Sequence[Report]) -> list[OpSteps]:
@@ -233,12 +225,9 @@ def _by_name(
 ) -> dict[_Name, _Work[Row]]:
     captures: dict[_Name, dict[int, list[Row]]] = {}
     for place, (_, rows) in enumerate(tables):
-        names = set(map(named, rows))
-        renamed = _renumbered(names, captures.keys())
+        renamed = _renumbered(set(map(named, rows)), captures.keys())
         for row in rows:
-            name = named(row)
-            of_name = captures.setdefault(renamed.get(name, name), {})
-            of_name.setdefault(place, []).append(row)
+            captures.setdefault(renamed[named(row)], {}).setdefault(place, []).append(row)
     of_table = [table for table, _ in tables]
     return {name: _work(of_table, of_name) for name, of_name in captures.items()}
 
@@ -257,11 +246,7 @@ def _work(tables: Sequence[OpSteps], captures: Mapping[int, Sequence[Row]]) -> _
     )
 
 
-def _mean(levels: Sequence[Level]) -> float:
-    return fsum(level.value for level in levels) / len(levels)
-
-
-def _level(rows: Sequence[TimeInSteps]) -> Level:
+def _level(rows: Sequence[OpInSteps] | Sequence[PartInSteps]) -> Level:
     """The time per step and device in one capture of all rows of a name together."""
     value = fsum(row.ps_per_step / max(row.device_count, 1) for row in rows)
     errors = [

@@ -25,7 +25,6 @@ from traceview.base.text import encodable
 from traceview.base.units import PS_PER_S
 from traceview.base.version import VERSION
 from traceview.comparison.noise import (
-    ENOUGH_RUNS,
     TOO_NOISY,
     Difference,
     StepLevels,
@@ -105,8 +104,6 @@ class Follower:
         self._history: frozenset[str] | None = None if memory is None else frozenset()
         self._files: dict[str, Files] = {}
         """Of the last look."""
-        self._damaged: dict[str, Files] = {}
-        """Files that were damaged when they were read."""
 
     @property
     def memory(self) -> Memory:
@@ -156,20 +153,16 @@ class Follower:
         return sorted(same, key=run_age)
 
     def _read(self, run: RunFiles, *, is_history: bool) -> Iterator[News | Unreadable]:
-        name, files, may_grow = run.name, self._files[run.name], _may_grow(run)
-        if may_grow and self._damaged.get(name) == files:
-            return
-        trace, damage = None, ""
+        name, trace, damage = run.name, None, ""
         try:
             trace = load_run(run)
             cut = (row.sentence for row in trace.problems if row.code == "damaged-file")
             damage = next(cut, "")
         except (TraceFormatError, TraceNotFoundError) as error:
             damage = error.message
-        if may_grow and damage:
-            self._damaged[name] = files
+        if damage and _may_grow(run):
             return
-        self._memory.seen[name] = files
+        self._memory.seen[name] = self._files[name]
         if trace is None:
             self.unreadable_count += 1
             yield Unreadable(name, damage)
@@ -248,10 +241,7 @@ def change_words(change: Difference, before_count: int) -> str:
         return f"{step}takes {words} {'than' if words.endswith('time') else 'as'} {before}"
     if noise < TOO_NOISY:
         return f"{step}as {before} (within {numbers.share(noise)})"
-    shown = below_words(change.least_shown or 0.0)
-    if before_count < ENOUGH_RUNS:
-        return f"no verdict yet: {before} cannot prove a change{shown}"
-    return f"no verdict: {before} differ too much to prove a change{shown}"
+    return f"no verdict: {before} cannot prove a change{below_words(change.least_shown or 0.0)}"
 
 
 FIRST_LINE: Final = "# Written by traceview watch"
@@ -300,9 +290,11 @@ def _samples(job: Follower) -> Iterator[tuple[str, dict[str, str], float]]:
     ]
     for code, finding in worst_findings(report).items():
         samples.append(("finding", {"code": code, "severity": finding.severity}, 1.0))
-        samples.append(("finding_gpu_time_ratio", {"code": code}, _cost_ratio(finding)))
-    for state, ratio in ledger.share_by_state.items() if ledger else ():
-        samples.append(("state_ratio", {"state": state}, ratio))
+        if finding.loss:
+            ratio = finding.loss.gpu_time_ratio
+            samples.append(("finding_gpu_time_ratio", {"code": code}, ratio))
+    for state, share in ledger.share_by_state.items() if ledger else ():
+        samples.append(("state_ratio", {"state": state}, share))
     for row in ledger.devices if ledger else ():
         computing_ps = row.states.get(State.COMPUTE.key, 0)
         computing = computing_ps / row.step_ps if row.step_ps else None
@@ -323,10 +315,6 @@ def worst_findings(report: Report) -> dict[str, Finding]:
 def _step_s(report: Report) -> float | None:
     steps = report.results.steps
     return steps.median_ps / PS_PER_S if steps and steps.median_ps is not None else None
-
-
-def _cost_ratio(finding: Finding) -> float | None:
-    return finding.loss.gpu_time_ratio if finding.loss else None
 
 
 def metrics_text(jobs: Sequence[Follower]) -> str:
@@ -417,7 +405,7 @@ def variables(job: Follower, report: Report, finding: Finding) -> Mapping[str, s
         "FINDING": finding.code,
         "SEVERITY": finding.severity,
         "TITLE": finding.title,
-        "GPU_TIME_RATIO": _cost_ratio(finding),
+        "GPU_TIME_RATIO": finding.loss.gpu_time_ratio if finding.loss else None,
         "STATUS": report.verdict.status,
         "HEADLINE": report.verdict.headline,
         "STEP_SECONDS": _step_s(report),
