@@ -57,10 +57,12 @@ def _limits(
     reports = (*before.reports, *after.reports)
     if not has_states:
         yield "A run has no step with device events, so no states explain the difference"
+    sides_of: dict[str, list[str]] = {}
     for name, side in zip(SIDES, (before, after), strict=True):
-        causes = sorted(set[str]().union(*map(_disturbances, side.reports)))
-        if causes:
-            yield f"{numbers.listed(causes)} made steps longer {name}"
+        if causes := sorted(set[str]().union(*map(_disturbances, side.reports))):
+            sides_of.setdefault(numbers.listed(causes), []).append(name)
+    for disturbing, names in sides_of.items():
+        yield f"{disturbing} made steps longer {' and '.join(names)}: a part of the difference may be theirs"
     if step.basis == "assumed":
         yield (
             "One capture of a side does not show how much runs differ without a change; "
@@ -310,11 +312,20 @@ def different_work(
     """In what the steps of both sides are not the same work, in words; empty where nothing shows that."""
     words = [row.words for row in conditions if row.is_blocking]
     old, new = _kinds_of_ops(before), _kinds_of_ops(after)
-    if old and new and not any(row.name == _COMPILER for row in conditions):
+    # A compiler, as of `jit_compile`, makes other ops of the same work.
+    is_same = any(row.name == _COMPILER for row in conditions) or _is_one_model(*before, *after)
+    if old and new and not is_same:
         common, whole = len(old & new), len(old | new)
         if common < _LEAST_COMMON_KINDS * whole:
             words.append(f"{common} of {numbers.plural(whole, 'kind')} of ops in common")
     return words
+
+
+def _is_one_model(*reports: Report) -> bool:
+    """Whether all train as many parameters."""
+    environments = [report.results.environment for report in reports]
+    counts = {of.hosts[0].training.parameters if of and of.hosts else None for of in environments}
+    return len(counts) == 1 and None not in counts
 
 
 def _kinds_of_ops(side: Sequence[Report]) -> set[str]:

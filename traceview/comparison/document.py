@@ -146,7 +146,7 @@ def _details(comparison: Comparison) -> Iterator[doc.Section]:
             "ops",
             "Ops and kernels",
             _work_table(_OPS_CAPTION, comparison, comparison.ops, _OPS),
-            lead="Time per step and device, with waits for a core; the largest difference on the critical path first.",
+            lead="Time per step and device, with waits for a core.",
         ),
         doc.Section(
             "findings-changed",

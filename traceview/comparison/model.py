@@ -214,6 +214,8 @@ class FindingDifference(Record, frozen=True):
         code: Its code.
         status: came, went or changed.
         title: Its title after, or before where it went.
+        clause: The same of the difference, as a part of a sentence; empty where it is about no time.
+        states: Keys of the states that it is about.
         before_ps: What it cost each step before, mean over the devices that it names, picoseconds; null where there was
             none, and where it is about no time.
         after_ps: The same after.
@@ -222,8 +224,15 @@ class FindingDifference(Record, frozen=True):
     code: str
     status: Literal["came", "went", "changed"]
     title: str
+    clause: str
+    states: tuple[Annotated[str, one_of(*KEYS)], ...]
     before_ps: Picoseconds | None
     after_ps: Picoseconds | None
+
+    @property
+    def difference_ps(self) -> int:
+        """How much more it costs each step."""
+        return (self.after_ps or 0) - (self.before_ps or 0)
 
 
 GATE_SCHEMA_VERSION: Final = 2

@@ -13,11 +13,13 @@ from typing import Final, TypeVar
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.analysis.gpu_time.device_states import DeviceStates
 from traceview.analysis.measures.step_report import StepRow
+from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import EXPLAINS, Finding
-from traceview.analysis.rules.words import Line
+from traceview.analysis.rules.words import Line, Quantity, filled
 from traceview.base.stats import Float64Array
 from traceview.comparison.model import (
     DeviceDifference,
@@ -37,6 +39,7 @@ from traceview.comparison.noise import (
     step_change,
     step_levels,
 )
+from traceview.document.phrase import plain
 from traceview.ledger.states import KEYS
 from traceview.report.model import Report, devices_of, traces_of, why_absent
 
@@ -214,10 +217,14 @@ def state_differences(before: Side, after: Side, spread: RunSpread) -> tuple[Sta
     occur = {key for capture in (*before.steps, *after.steps) for key in capture.states_ps}
     rows = []
     for key in [key for key in KEYS if key in occur]:
-        was, now = (
-            [mean_level(of.states_ps.get(key, 0 * of.lengths_ps)) for of in side.steps]
+        lengths = [
+            [of.states_ps.get(key, 0 * of.lengths_ps) for of in side.steps]
             for side in (before, after)
-        )
+        ]
+        was, now = ([*map(mean_level, side)] for side in lengths)
+        if _is_apart(*map(np.concatenate, lengths)):
+            # What is longer in every step needs no estimate of how steps vary.
+            was, now = ([replace(level, variance=0.0) for level in side] for side in (was, now))
         first, second = old.get(key, 0), new.get(key, 0)
         rows.append(
             StateDifference(
@@ -230,6 +237,15 @@ def state_differences(before: Side, after: Side, spread: RunSpread) -> tuple[Sta
             )
         )
     return tuple(sorted(rows, key=lambda row: -abs(row.difference_ps)))
+
+
+_FEWEST_APART: Final = 5
+"""Steps of each side from which on it is no chance that all of one are longer than all of the other; a choice of ours."""
+
+
+def _is_apart(first: Float64Array, second: Float64Array) -> bool:
+    is_longer = first.max() < second.min() or second.max() < first.min()
+    return bool(is_longer) and min(first.size, second.size) >= _FEWEST_APART
 
 
 def _line_of(state: str, reports: Sequence[Report]) -> str | None:
@@ -300,12 +316,13 @@ def finding_differences(
     """New findings, then gone ones, then those of another cost, the largest difference first.
 
     A side has a finding that most of its captures have. Findings of one code are one: the costliest stands for them. A
-    finding whose states did not change beyond noise did not either, unless the step did. What the other side has inside the
-    finding that explains it, or left out on request, is neither new nor gone.
+    finding whose states did not change beyond noise did not either, unless it is a part of a change of the step. What the
+    other side has inside the finding that explains it, or left out on request, is neither new nor gone.
     """
     old, new = _findings(before), _findings(after)
     unlisted = _unlisted_codes(before), _unlisted_codes(after)
     least_ps = LEAST_CHANGE_RATIO * step.before_ps
+    whole_ps = step.difference_ps if step.is_change else 0
     rows = []
     for code in {**new, **old}:
         first, second = old.get(code), new.get(code)
@@ -316,8 +333,10 @@ def finding_differences(
             continue
         keys = {key for row in made if row.loss for key in row.loss.states}
         own = [row for row in states if row.state in keys]
-        is_beyond = step.is_change or any(row.direction != "none" for row in own)
-        is_large = abs(sum(row.difference_ps for row in own)) >= least_ps
+        parts_ps = sum(row.difference_ps for row in own), _cost_ps(second) - _cost_ps(first)
+        is_part = whole_ps and all(ps / whole_ps >= CLEAR_PART for ps in parts_ps)
+        is_beyond = is_part or any(row.direction != "none" for row in own)
+        is_large = abs(parts_ps[0]) >= least_ps
         # One that is about no time is told if it is more than information.
         if is_large and is_beyond if own else any(row.severity != "info" for row in made):
             rows.append(_row(code, first, second))
@@ -325,16 +344,33 @@ def finding_differences(
 
 
 def _rank(row: FindingDifference) -> tuple[int, int, str]:
-    cost_ps = (row.after_ps or 0) - (row.before_ps or 0)
-    return ("came", "went", "changed").index(row.status), -abs(cost_ps), row.code
+    return ("came", "went", "changed").index(row.status), -abs(row.difference_ps), row.code
 
 
 def _row(code: str, old: Finding | None, new: Finding | None) -> FindingDifference:
     before_ps, after_ps = (row.loss.ps_per_step if row and row.loss else None for row in (old, new))
-    if new:
-        return FindingDifference(code, "changed" if old else "came", new.title, before_ps, after_ps)
-    assert old is not None
-    return FindingDifference(code, "went", old.title, before_ps, after_ps)
+    shown = new or old
+    assert shown is not None
+    return FindingDifference(
+        code=code,
+        status="changed" if old and new else "came" if new else "went",
+        title=shown.title,
+        clause=_clause(shown, _cost_ps(new) - _cost_ps(old)),
+        states=shown.loss.states if shown.loss else (),
+        before_ps=before_ps,
+        after_ps=after_ps,
+    )
+
+
+def _clause(finding: Finding, difference_ps: int) -> str:
+    """`both replicas wait 5.10 ms more for input`: the title of a finding, of a difference of what it costs."""
+    rule = RULES[finding.code]
+    template = rule.titles.get((*finding.sentences, "")[0], rule.title).removesuffix(".")
+    if finding.loss is None or "{loss}" not in template:
+        return ""
+    arguments = finding.arguments | {"loss": Quantity(abs(difference_ps), "ps")}
+    words = template.replace("{loss}", "{loss} more" if difference_ps > 0 else "{loss} less")
+    return plain(filled(words, arguments, is_sentence=False))
 
 
 def _cost_ps(finding: Finding | None) -> int:

@@ -50,7 +50,7 @@ class _Work(NamedTuple, Generic[Row]):
 def op_differences(
     before: Sequence[Report], after: Sequence[Report], spread: RunSpread
 ) -> tuple[OpDifference, ...]:
-    """All ops of both sides, the largest difference on the path first; empty where a side does not have them.
+    """All ops of both sides, the largest difference first; empty where a side does not have them.
 
     An op that a side does not list may have run there as long as the longest that it leaves out: a shorter one is no
     difference.
@@ -147,7 +147,7 @@ def _differences(
             pairs.append((name, first, second, noise))
     shown = most_chance(noise for *_, noise in pairs)
     rows = [_measured(*pair, shown) for pair in pairs]
-    return sorted(rows, key=lambda row: (-abs(row[2].path_ps), -abs(row[2].difference_ps)))
+    return sorted(rows, key=lambda row: (-abs(row[2].difference_ps), -abs(row[2].path_ps)))
 
 
 def _measured(

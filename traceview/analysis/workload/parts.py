@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import dropwhile
+from math import inf
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -50,11 +51,11 @@ class _Maker(NamedTuple):
     """What made some ops, "" for what is not known or says nothing."""
 
     layer: str
-    line: str
     layer_count: int = 1
+    line: str = ""
 
 
-_NOBODY: Final = _Maker("", "")
+_NOBODY: Final = _Maker("")
 
 
 def parts_of_compute(context: Context) -> Iterator[PartOfCompute]:
@@ -102,50 +103,71 @@ def _makers(places: Sequence[Place], functions: Collection[str]) -> list[_Maker]
     ]
     lines_of = Counter(layer for layer, line in set(made) if layer and line)
     whole = {line for layer, line in made if lines_of[layer] > 1}
-    return [_Maker("" if line in whole else layer, line) for layer, line in made]
+    return [_Maker("" if line in whole else layer, line=line) for layer, line in made]
 
 
 def _shown(makers: Collection[_Maker]) -> dict[_Maker, _Maker]:
     """What is said of each: a line that makes one layer, a layer that one line makes, else both."""
-    lines_of, layers_of = (Counter(maker[column] for maker in makers) for column in range(2))
+    lines_of = Counter(maker.layer for maker in makers)
+    layers_of = Counter(maker.line for maker in makers)
     shown = {}
     for maker in makers:
         is_of_line = bool(maker.line) and layers_of[maker.line] == 1
         has_line = is_of_line or not maker.layer or lines_of[maker.layer] > 1
-        shown[maker] = _Maker("" if is_of_line else maker.layer, maker.line if has_line else "")
+        shown[maker] = _Maker(
+            "" if is_of_line else maker.layer, line=maker.line if has_line else ""
+        )
     return shown
 
 
 def _alike(
     shown: Mapping[_Maker, _Maker], ps_of: Mapping[_Maker, int], whole_ps: int
 ) -> dict[_Maker, _Maker]:
-    """The same, but small layers that are alike as one.
+    """The same, but small layers that are alike as one."""
+    layers = {maker: each.layer for maker, each in shown.items() if each.layer and not each.line}
+    name_of = alike_layers(
+        {layer: ps_of[maker] for maker, layer in layers.items()},
+        large_ps=_LARGE * whole_ps,
+        most_ps=_NEARLY_ALL * whole_ps,
+    )
+    joined = {maker: _Maker(*name_of[layer]) for maker, layer in layers.items() if layer in name_of}
+    return {**shown, **joined}
 
-    From the innermost on, layers count as the one around them where any is small. The outermost scope is the model.
+
+class AlikeLayers(NamedTuple):
+    """The name that some layers have, with a star for numbers that differ, and how many they are."""
+
+    name: str
+    layer_count: int
+
+
+def alike_layers(
+    ps_of: Mapping[str, int], large_ps: float, most_ps: float = inf
+) -> dict[str, AlikeLayers]:
+    """By small layer those that it counts with; `ps_of`: by layer its time.
+
+    From the innermost on, layers count as the one around them where any takes less than `large_ps`, and all at most `most_ps`.
+    The outermost scope is the model.
     """
-    scopes_of = {
-        maker: tuple(each.layer.split("/"))
-        for maker, each in shown.items()
-        if each.layer and not each.line and ps_of[maker] < _LARGE * whole_ps
-    }
-    members: dict[tuple[str, ...], list[_Maker]] = defaultdict(list)
-    for maker, scopes in scopes_of.items():
-        members[tuple(scope.rstrip(_NUMBER) or scope for scope in scopes)].append(maker)
+    scopes_of = {layer: tuple(layer.split("/")) for layer, ps in ps_of.items() if ps < large_ps}
+    members: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for layer, scopes in scopes_of.items():
+        members[tuple(scope.rstrip(_NUMBER) or scope for scope in scopes)].append(layer)
 
     def took(*kinds: tuple[str, ...]) -> int:
-        return sum(ps_of[maker] for kind in kinds for maker in members[kind])
+        return sum(ps_of[layer] for kind in kinds for layer in members[kind])
 
     for depth in range(max(map(len, members), default=0), 2, -1):
         for outer in {kind[:-1] for kind in members if len(kind) == depth}:
             inside = [kind for kind in members if kind[: depth - 1] == outer]
-            has_small = any(took(kind) < _LARGE * whole_ps for kind in inside if kind != outer)
-            if has_small and took(*inside) <= _NEARLY_ALL * whole_ps:
-                members[outer] = [maker for kind in inside for maker in members.pop(kind)]
-    joined = dict(shown)
-    for kind, alike in members.items():
-        if len(alike) > 1:
-            layers = {scopes_of[maker][: len(kind)] for maker in alike}
-            named = zip(kind, *layers, strict=True)
+            has_small = any(took(kind) < large_ps for kind in inside if kind != outer)
+            if has_small and took(*inside) <= most_ps:
+                members[outer] = [layer for kind in inside for layer in members.pop(kind)]
+    alike: dict[str, AlikeLayers] = {}
+    for kind, layers in members.items():
+        if len(layers) > 1:
+            roots = {scopes_of[layer][: len(kind)] for layer in layers}
+            named = zip(kind, *roots, strict=True)
             words = (own[0] if len({*own}) == 1 else f"{name}*" for name, *own in named)
-            joined |= dict.fromkeys(alike, _Maker("/".join(words), "", len(layers)))
-    return joined
+            alike |= dict.fromkeys(layers, AlikeLayers("/".join(words), len(roots)))
+    return alike
