@@ -16,11 +16,7 @@ COMPILED = [
         extra_compile_args=OPTIONS,
         optional=True,
     )
-    for name in (
-        "traceview.base.sweeps",
-        "traceview.trace.host.state_sweeps",
-        "traceview.xplane.decode",
-    )
+    for name in ("traceview.base.sweeps", "traceview.xplane.decode")
 ]
 COMPILED += [
     Extension(name, [f"{name.replace('.', '/')}.c"], optional=True)

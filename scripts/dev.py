@@ -42,7 +42,6 @@ FIXTURE = ROOT / "fixtures" / "slow-input-2"
 PACKAGE = ROOT / "traceview"
 EXTENSIONS = (
     PACKAGE / "base" / "sweeps.pyx",
-    PACKAGE / "trace" / "host" / "state_sweeps.pyx",
     PACKAGE / "xplane" / "decode.pyx",
     PACKAGE / "capture" / "process" / "native.c",
     PACKAGE / "capture" / "sampling" / "main_thread.c",
@@ -400,7 +399,7 @@ def check_contents(wheel_path: Path) -> None:
 LOOK_AROUND = """
 import importlib.util, json, sys, traceview
 print(json.dumps({
-    "compiled": all(importlib.util.find_spec(f"traceview.{name}") for name in ("base.sweeps", "trace.host.state_sweeps", "xplane.decode")),
+    "compiled": all(importlib.util.find_spec(f"traceview.{name}") for name in ("base.sweeps", "xplane.decode")),
     "path": traceview.__file__,
     "heavy": sorted({"jinja2", "pandas", "tensorflow"} & set(sys.modules)),
 }))

@@ -29,8 +29,6 @@ import numpy.typing as npt
 
 from traceview.base import sweeps_reference
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.host import state_sweeps_reference
-from traceview.trace.host.gaps import STATE_SWEEPS
 from traceview.xplane import decode_reference
 from traceview.xplane.columns import WantedStats
 from traceview.xplane.message import DECODER
@@ -152,43 +150,10 @@ def _totals(choice: Random) -> tuple[Any, ...]:
     return (places, values, 6, *choice.choice(((), (_bits(choice, places.size),))))
 
 
-def _totals_between(choice: Random) -> tuple[Any, ...]:
-    values = _any_numbers(choice, _count(choice))
-    first = sorted(choice.randint(0, values.size) for _ in range(1 + choice.randrange(4)))
-    return values, _bits(choice, values.size), _int64(first)
-
-
-def _in_both(choice: Random) -> tuple[Any, ...]:
-    count = _count(choice)
-    first = np.array([choice.randrange(4) for _ in range(count)], dtype=np.uint8)
-    second = np.array([choice.randrange(-1, 4) for _ in range(count)], dtype=np.int32)
-    return first, _bits(choice, 4), second, _bits(choice, 5)
-
-
-def _launches(choice: Random, count: int) -> tuple[Array, int]:
-    calls = choice.randrange(4)
-    rows = [choice.randrange(-1, calls) for _ in range(count)]
-    return np.array(rows, dtype=choice.choice(_IDS[1:])), calls
-
-
-def _gaps_between(choice: Random) -> tuple[Any, ...]:
-    start, length = _spans(choice, _count(choice))
-    launch, calls = _launches(choice, start.size)
-    window = _window(choice, start, start + length)
-    return start, length, _bits(choice, start.size), launch, _any_numbers(choice, calls), *window
-
-
 def _cut(choice: Random) -> tuple[Any, ...]:
     start, length = _spans(choice, _count(choice))
     marks = choice.choice(((), (_bits(choice, start.size),)))
     return start, start + length, _distinct(choice), *marks
-
-
-def _exclusive(choice: Random) -> tuple[Any, ...]:
-    start, length = _spans(choice, _count(choice))
-    classes = choice.randint(1, 4)
-    class_ = np.array([choice.randrange(classes) for _ in start], dtype=np.uint8)
-    return start, length, class_, classes
 
 
 def _layered(choice: Random) -> tuple[Any, ...]:
@@ -197,74 +162,6 @@ def _layered(choice: Random) -> tuple[Any, ...]:
     begin = _int64([0, *accumulate(of.size for of, _ in layers)])
     bounds = _distinct(choice)
     return start, end, begin, bounds, *_window(choice, start, end, bounds)
-
-
-def _walked(choice: Random) -> tuple[Any, ...]:
-    hosts = choice.randint(1, 3)
-    windows = []
-    for _ in range(hosts):
-        low = choice.choice((0, 0, -5, 3))
-        windows.append((low, low + choice.choice((4, 12, 1 << 40))))
-    of_host = [choice.randrange(hosts) for _ in range(choice.randint(1, 5))]
-    start: list[int] = []
-    end: list[int] = []
-    first = [0]
-    for host in of_host:
-        low, high = windows[host]
-        inner = {choice.randrange(low, high) for _ in range(choice.randrange(5))} - {low}
-        edges = [low, *sorted(inner), high]
-        start += edges[:-1]
-        end += edges[1:]
-        first.append(len(start))
-    waits = [choice.randrange(-2, len(of_host)) for _ in start]
-    walks = [choice.randrange(hosts) for _ in range(choice.randrange(4))]
-    bounds = [sorted(choice.sample(range(windows[h][0], windows[h][1] + 1), 2)) for h in walks]
-    return (
-        _int64(start),
-        _int64(end) - _int64(start),
-        _bits(choice, len(start)),
-        np.array(waits, dtype=np.int32),
-        _int64(first),
-        _int64(of_host),
-        _bits(choice, len(of_host)),
-        bool(choice.randrange(2)),
-        _int64(walks),
-        _int64([low for low, _ in bounds]),
-        _int64([high for _, high in bounds]),
-    )
-
-
-_CAUSES: Final = 6
-
-
-def _attributed_spans(choice: Random) -> tuple[Any, ...]:
-    starts, ends = _apart(choice, choice.randrange(6))
-    start, end, gap, _ = sweeps_reference.cut(starts, ends, _distinct(choice, 5))
-    late_end = [choice.randint(low, high) for low, high in zip(starts, ends, strict=True)]
-    handed_over = [choice.randint(low, high) for low, high in zip(starts, late_end, strict=True)]
-    lines = choice.randint(1, 3)
-    states = [[-(1 << 61), *_distinct(choice, 5).tolist()] for _ in range(lines)]
-    states = [sorted(set(of_line)) for of_line in states]
-    every = [moment for of_line in states for moment in of_line]
-    peer_start, peer_end = _apart(choice, choice.randrange(4))
-    return (
-        start,
-        end,
-        gap,
-        _int64(late_end),
-        _int64(handed_over),
-        _int64([choice.randrange(lines) for _ in starts]),
-        _int64(every),
-        np.array([choice.randrange(_CAUSES) for _ in every], dtype=np.uint8),
-        _int64([0, *accumulate(map(len, states))]),
-        np.array([choice.randrange(_CAUSES) for _ in starts], dtype=np.uint8),
-        peer_start,
-        _int64([0, *accumulate((peer_end - peer_start).tolist())]),
-        _bits(choice, _CAUSES),
-        choice.randrange(_CAUSES),
-        choice.randrange(_CAUSES),
-        choice.randrange(_CAUSES),
-    )
 
 
 def _labelled(choice: Random) -> tuple[Any, ...]:
@@ -290,14 +187,6 @@ SWEEP_CALLS: Final[dict[str, Make]] = {
     "cut": _cut,
     "layered": _layered,
     "labelled": _labelled,
-}
-STATE_SWEEP_CALLS: Final[dict[str, Make]] = {
-    "gaps_between": _gaps_between,
-    "totals_between": _totals_between,
-    "in_both": _in_both,
-    "exclusive": _exclusive,
-    "walked": _walked,
-    "attributed_spans": _attributed_spans,
 }
 
 # Messages
@@ -452,8 +341,7 @@ def _comparable(value: Any) -> Any:
 def call(seed: int) -> str:
     """Make one call of both implementations; the name of the function. Raises `AssertionError` where they differ."""
     choice = Random(seed)
-    sweeps = (*SWEEP_CALLS, *STATE_SWEEP_CALLS)
-    name = choice.choice(sweeps if choice.random() < 0.5 else DECODER_CALLS)
+    name = choice.choice(tuple(SWEEP_CALLS) if choice.random() < 0.5 else DECODER_CALLS)
     compare(name, choice)
     return name
 
@@ -463,9 +351,6 @@ def compare(name: str, choice: Random) -> None:
     if name in SWEEP_CALLS:
         modules: tuple[ModuleType, ...] = (SWEEPS, sweeps_reference)
         arguments = SWEEP_CALLS[name](choice)
-    elif name in STATE_SWEEP_CALLS:
-        modules = (STATE_SWEEPS, state_sweeps_reference)
-        arguments = STATE_SWEEP_CALLS[name](choice)
     else:
         modules = (DECODER, decode_reference)
         arguments = _decoder_arguments(name, choice)
@@ -486,8 +371,7 @@ def _shape_of(outcome: Any) -> Any:
 
 def main(first_seed: int, seconds: float) -> int:
     """Call with one seed after another; prints the first failures and how often each function was called."""
-    references = (sweeps_reference, state_sweeps_reference, decode_reference)
-    if any(used in references for used in (SWEEPS, STATE_SWEEPS, DECODER)):
+    if SWEEPS is sweeps_reference or DECODER is decode_reference:
         print("the modules are not compiled")
         return 2
     calls, failed, seed = Counter[str](), 0, first_seed

@@ -142,13 +142,7 @@ def test_places_are_those_of_a_binary_search(
 
 @pytest.mark.parametrize(
     "name",
-    sorted(
-        {
-            *fuzzed_kernels.SWEEP_CALLS,
-            *fuzzed_kernels.STATE_SWEEP_CALLS,
-            *fuzzed_kernels.DECODER_CALLS,
-        }
-    ),
+    sorted({*fuzzed_kernels.SWEEP_CALLS, *fuzzed_kernels.DECODER_CALLS}),
 )
 def test_compiled_functions_are_those_of_the_reference(name: str) -> None:
     for seed in range(500):

@@ -77,16 +77,9 @@ def test_an_unreadable_sidecar_is_only_a_problem(text: str, tmp_path: Path) -> N
     ("content", "damage"),
     [
         (b'{"a": 1,', "is damaged or cut off: Input data was truncated"),
-        (b'{"a": 1 2}', "is damaged or cut off: JSON is malformed: expected ',' or '}' (byte 8)"),
-        (b'{"xla": {"auto_jit": "\xff"}}', "is damaged or cut off: Invalid UTF-8 encoded string"),
-        (b"[]", "is not as traceview writes it: Expected `object`, got `array`"),
         (
             b'{"window": {"edge_steps": [0, "4"]}}',
             "is not as traceview writes it: Expected `int`, got `str` - at `$.window.edge_steps[1]`",
-        ),
-        (
-            b'{"strategy": {"class": 12}}',
-            "is not as traceview writes it: Expected `str | null`, got `int` - at `$.strategy.class`",
         ),
     ],
 )

@@ -40,7 +40,7 @@ from traceview.ledger.states import OF_CLASS, State
 from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE, kept
 from traceview.trace.device.op_names import side_work_of
-from traceview.trace.host.gaps import STATE_SWEEPS, Gaps
+from traceview.trace.host.gaps import Gaps
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import Step, StepBounds, Trace, Window
 from traceview.trace.strategy.collectives import Collectives
@@ -159,7 +159,7 @@ def _busy(
     """
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
     place, start, duration, layer = _in_layers(trace, device, states)
-    start, end, number, begin = STATE_SWEEPS.exclusive(start, duration, layer, len(_LAYERS))
+    start, end, number, begin = _exclusive(start, duration, layer)
     activity = np.repeat(np.array(_LAYERS, dtype=np.uint8), np.diff(begin))
     row = place[number] + own.start
     op = columns.op.take(row)
@@ -179,6 +179,22 @@ def _busy(
     split = waits.split(device, spans.chosen(slice(low, high)))
     begin[exchanges + 1 :] += split.start_ps.size - (high - low)
     return [spans.chosen(slice(0, low)), split, spans.chosen(slice(high, None))], begin
+
+
+def _exclusive(
+    start: Int64Array, duration: Int64Array, layer: npt.NDArray[np.uint8]
+) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    """The exclusive time of each event, by start, in its layer: start, end and number, by layer; and where each layer begins."""
+    parts = []
+    for each in range(len(_LAYERS)):
+        rows = np.flatnonzero((layer == each) & (duration > 0))
+        since, until = start[rows], start[rows] + duration[rows]
+        since[1:] = np.maximum(since[1:], np.maximum.accumulate(until)[:-1])
+        is_left = until > since
+        parts.append((since[is_left], until[is_left], rows[is_left]))
+    begin = np.append(0, np.cumsum([rows.size for _, _, rows in parts]))
+    since, until, rows = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return since, until, rows, begin
 
 
 def _in_layers(

@@ -10,9 +10,10 @@ visible devices in the used steps, or without steps in the window.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ from traceview.ledger.columns import ACTIVITIES, IDLE, WAITS, By, Columns
 from traceview.ledger.states import KEYS, State
 from traceview.trace.columns import NONE
 from traceview.trace.device.table import Column, Table, category, flag, named, table, whole
-from traceview.trace.host.gaps import STATE_SWEEPS, Gaps
+from traceview.trace.host.gaps import Gaps
 from traceview.trace.model import Step, Trace
 
 if TYPE_CHECKING:
@@ -148,7 +149,11 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def counts(self) -> BoolArray:
         """Which rows take part in sums: those of used steps; without any, all."""
-        return self.rows()
+        if not self.has_steps:
+            return np.ones(self.count, dtype=np.bool_)
+        # Outside of steps is the last place.
+        result: BoolArray = np.append(self.is_used, False).take(self.columns.step)
+        return result
 
     @cached_property
     def steps_of_device(self) -> dict[int, int]:
@@ -172,17 +177,11 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         sums are chosen.
         """
         columns = self.columns
-        wanted = np.ones(len(State), dtype=np.uint8)
+        chosen = self.counts.copy()
         if states is not None:
-            wanted[:] = 0
-            wanted[[int(state) for state in states]] = 1
-        # Of what lies in no step, and of each step.
-        used = np.append(False, self.is_used)
-        if not self.has_steps:
-            used[:] = True
-        chosen: BoolArray = STATE_SWEEPS.in_both(
-            columns.state, wanted, columns.step, used.view(np.uint8)
-        )
+            wanted = np.zeros(len(State), dtype=np.bool_)
+            wanted[[int(state) for state in states]] = True
+            chosen &= wanted.take(columns.state)
         if devices is not None:
             for device in frozenset(self.devices).difference(devices):
                 chosen[self.rows_of(device)] = False
@@ -265,9 +264,9 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
 
     def by_device(self, rows: BoolArray) -> dict[int, int]:
         """The sum of some rows of each device, by its number."""
-        first = np.array(self.first, dtype=np.int64)
-        sums = STATE_SWEEPS.totals_between(self.columns.duration_ps, rows.view(np.uint8), first)
-        return dict(zip(self.devices, sums.tolist(), strict=True))
+        own = map(self.rows_of, self.devices)
+        sums = [int(self.columns.duration_ps[of] @ rows[of]) for of in own]
+        return dict(zip(self.devices, sums, strict=True))
 
     def per_step(self, rows: BoolArray) -> dict[int, int | None]:
         """The sum of some rows of each device per used step of its host, mean, rounded down; None without steps."""
@@ -526,52 +525,159 @@ def path_of(ledger: Ledger) -> PathRows:
 
     The pieces of a step touch each other and cover it, so they sum to its length.
     """
-    columns, first = ledger.columns, np.array(ledger.first, dtype=np.int64)
+    columns = ledger.columns
     is_active = columns.activity != IDLE
     # A device that was given no work holds nobody up.
-    works = [is_active[ledger.rows_of(device)].any() for device in ledger.devices]
-    takes_part = np.array(works, dtype=np.uint8)
-    places = np.flatnonzero(takes_part).tolist()
-    of_list = ledger.trace.device_list
-    host = np.array([of_list[device].host for device in ledger.devices], dtype=np.int64)
-    step, walk_host, start, end = _walks(ledger, host, places)
-    row, begin, duration, walk = STATE_SWEEPS.walked(
-        columns.start_ps,
-        columns.duration_ps,
-        is_active.view(np.uint8),
-        _waits_for(ledger),
-        first,
-        host,
-        takes_part,
-        clocks_agree(ledger.trace, [ledger.devices[place] for place in places]),
-        walk_host,
-        start,
-        end,
-    )
-    return PathRows(row, begin, duration, step[walk])
+    takes_part = [bool(is_active[ledger.rows_of(device)].any()) for device in ledger.devices]
+    walks = _walks(ledger, np.flatnonzero(takes_part).tolist())
+    begins_on = _last_active(ledger, is_active, takes_part, walks)
+    runs = _Walker(ledger, takes_part).runs(walks, begins_on)
+    first, last, low, high, step = np.array(runs, dtype=np.int64).reshape(-1, 5).T
+    of_run = np.repeat(np.arange(first.size), last + 1 - first)
+    row = np.arange(of_run.size) + (last + 1 - np.cumsum(last + 1 - first))[of_run]
+    start = np.maximum(columns.start_ps[row], low[of_run])
+    end = np.minimum(columns.start_ps[row] + columns.duration_ps[row], high[of_run])
+    return PathRows(row, start, end - start, step[of_run].astype(np.int32))
 
 
-def _walks(
-    ledger: Ledger, host: Int64Array, places: Sequence[int]
-) -> tuple[Int32Array, Int64Array, Int64Array, Int64Array]:
-    """What to walk back along: used steps in the window of their host, or the windows; step, host, start and end."""
+_Walk: TypeAlias = tuple[int, int, int, int]
+"""What to walk back along: the step, its host, start and end."""
+_Run: TypeAlias = tuple[int, int, int, int, int]
+"""A part of a walk on one device: its first and last row, start and end, and the step."""
+
+
+def _last_active(
+    ledger: Ledger, is_active: BoolArray, takes_part: Sequence[bool], walks: Sequence[_Walk]
+) -> list[int]:
+    """The place of the device that each walk begins on: of its host the one that is active last, then the one that is for longest."""
+    columns, hosts = ledger.columns, ledger.trace.device_list
+    of_walk, low, high = np.array(walks, dtype=np.int64).reshape(-1, 4).T[1:].copy()
+    best = np.full((2, len(walks)), np.iinfo(np.int64).min)
+    result = np.zeros(len(walks), dtype=np.int64)
+    for place, device in enumerate(ledger.devices):
+        chosen = np.flatnonzero(of_walk == hosts[device].host)
+        if not takes_part[place] or not chosen.size:
+            continue
+        own = ledger.rows_of(device)
+        start, duration, active = columns.start_ps[own], columns.duration_ps[own], is_active[own]
+        passed = np.append(0, np.cumsum(duration * active))
+        first, last = (places(start, bound[chosen]) - 1 for bound in (low + 1, high))
+        latest = np.maximum.accumulate(np.where(active, np.arange(active.size), NONE))[last]
+        end = np.append(start + duration, 0)[latest]
+        until = np.where(latest == NONE, low[chosen], np.minimum(end, high[chosen]))
+        until = np.maximum(until, low[chosen])
+        before, after = (
+            passed[row] + active[row] * (bound[chosen] - start[row])
+            for row, bound in ((first, low), (last, high))
+        )
+        most_until, most_length = best[:, chosen]
+        length = after - before
+        is_better = (until > most_until) | ((until == most_until) & (length > most_length))
+        best[:, chosen[is_better]] = until[is_better], length[is_better]
+        result[chosen[is_better]] = place
+    return result.tolist()
+
+
+class _Walker:
+    """Walks back along the devices of a ledger, from each to the one that it waits for."""
+
+    def __init__(self, ledger: Ledger, takes_part: Sequence[bool]) -> None:
+        waits, columns, devices = _waits_for(ledger), ledger.columns, ledger.trace.device_list
+        self._takes_part = takes_part
+        self._start, self._first = columns.start_ps, ledger.first
+        self._waiting = np.flatnonzero(waits != _FOR_NOBODY).tolist()
+        self._waits_for = dict(zip(self._waiting, waits[self._waiting].tolist(), strict=True))
+        self._host = [devices[device].host for device in ledger.devices]
+        of_walks = np.flatnonzero(takes_part).tolist()
+        first, after = ledger.first, ledger.first[1:]
+        end_ps = columns.end_ps
+        self._begin = {each: int(columns.start_ps[first[each]]) for each in of_walks}
+        self._end = {each: int(end_ps[after[each] - 1]) for each in of_walks}
+        self._has_one_clock = clocks_agree(
+            ledger.trace, [ledger.devices[each] for each in of_walks]
+        )
+
+    def runs(self, walks: Sequence[_Walk], begins_on: Sequence[int]) -> list[_Run]:
+        """The parts of all walks, in time order."""
+        found: list[_Run] = []
+        for (step, _, low, high), device in zip(walks, begins_on, strict=True):
+            parts = [(*part, step) for part in self._walked(device, low, high)]
+            found += reversed(parts)
+        return found
+
+    def _walked(self, device: int, low: int, high: int) -> Iterator[tuple[int, int, int, int]]:
+        """The parts of one walk, from its end: first and last row, start and end.
+
+        Where the rows of another host begin, it goes back to the device of its own host that it left last. Of devices that wait
+        for each other the one that began last keeps the wait.
+        """
+        home, own_host, passed = device, self._host[device], [device]
+        while high > low:
+            if high <= self._begin[device]:
+                device, passed = home, [home]
+            row = self._row_before(device, high)
+            other = self._waits_for.get(row, _FOR_NOBODY)
+            first = row
+            if self._can_follow(device, other, high):
+                is_new = other not in passed
+                if is_new:
+                    passed.append(other)
+                    device = other
+                else:
+                    circle = [
+                        (self._row_before(place, high), place)
+                        for place in passed[passed.index(other) :]
+                    ]
+                    first, device = max(circle, key=lambda each: self._start[each[0]])
+                    row = first
+                home = device if self._host[device] == own_host else home
+                if is_new:
+                    continue
+            elif other == _FOR_NOBODY:
+                first = self._first_without_wait(device, row, low)
+            begin = max(int(self._start[first]), low)
+            yield first, row, begin, high
+            high, passed = begin, [device]
+
+    def _first_without_wait(self, device: int, row: int, low: int) -> int:
+        """From which row of a device on it waits for nobody, up to a row, or has begun at an instant."""
+        place = bisect_left(self._waiting, row)
+        last_wait = self._waiting[place - 1] if place else NONE
+        return max(last_wait + 1, self._first[device], self._row_before(device, low + 1))
+
+    def _row_before(self, device: int, moment: int) -> int:
+        """The last row of a device that begins before a moment."""
+        return bisect_left(self._start, moment, self._first[device], self._first[device + 1]) - 1
+
+    def _can_follow(self, device: int, other: int, moment: int) -> bool:
+        return (
+            other >= 0
+            and other != device
+            and self._takes_part[other]
+            and (self._has_one_clock or self._host[other] == self._host[device])
+            and self._begin[other] < moment <= self._end[other]
+        )
+
+
+def _walks(ledger: Ledger, places: Sequence[int]) -> list[_Walk]:
+    """The used steps in the window of their host, or without steps the windows."""
     # The devices of a host have one window.
     begins, ends = ledger.columns.start_ps, ledger.columns.end_ps
-    bounds = {
-        int(host[place]): (int(begins[ledger.first[place]]), int(ends[ledger.first[place + 1] - 1]))
-        for place in places
-    }
+    bounds = {}
+    for place in places:
+        first, after = ledger.first[place : place + 2]
+        host = ledger.trace.device_list[ledger.devices[place]].host
+        bounds[host] = int(begins[first]), int(ends[after - 1])
     walks = [(NONE, of, *bounds[of]) for of in sorted(bounds)]
     if ledger.has_steps:
         walks = []
         for number, step in enumerate(ledger.steps):
             if step.excluded is None and step.host in bounds:
                 begin, until = bounds[step.host]
-                begin, until = max(step.start_ps, begin), min(step.end_ps, until)
-                walks.append((number, step.host, begin, until))
-    kept = np.array([walk for walk in walks if walk[2] < walk[3]], dtype=np.int64).reshape(-1, 4)
-    place_of_step, of_host, start, end = kept.T.copy()
-    return place_of_step.astype(np.int32), of_host, start, end
+                walks.append(
+                    (number, step.host, max(step.start_ps, begin), min(step.end_ps, until))
+                )
+    return [walk for walk in walks if walk[2] < walk[3]]
 
 
 def _waits_for(ledger: Ledger) -> Int32Array:

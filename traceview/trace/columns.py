@@ -283,7 +283,7 @@ NO_HOST_EVENTS: Final = HostColumns(
 )
 
 
-_Columns = TypeVar("_Columns", DeviceColumns, HostStat, CollectiveCalls)
+_Columns = TypeVar("_Columns", DeviceColumns, HostColumns, HostStat, CollectiveCalls)
 
 
 def concatenated(parts: list[_Columns]) -> _Columns:
@@ -292,22 +292,12 @@ def concatenated(parts: list[_Columns]) -> _Columns:
         return parts.pop()
     kind, known = type(parts[0]), [asdict(part) for part in parts]
     parts.clear()
-    return kind(
-        **{key: np.concatenate([part.pop(key) for part in known]) for key in tuple(known[0])}
-    )
+    return kind(**{key: _joined([part.pop(key) for part in known]) for key in tuple(known[0])})
 
 
-def concatenated_hosts(parts: list[HostColumns]) -> HostColumns:
-    """The same of host events."""
-    if len(parts) == 1:
-        return parts.pop()
-    known = [asdict(part) for part in parts]
-    parts.clear()
-    stats = [part.pop("stats") for part in known]
-    return HostColumns(
-        **{key: np.concatenate([part.pop(key) for part in known]) for key in tuple(known[0])},
-        stats={
-            key: concatenated([part.pop(key) for part in stats if key in part])
-            for key in dict.fromkeys(chain.from_iterable(stats))
-        },
-    )
+def _joined(columns: list[Any]) -> Any:
+    """One column of several parts, or the stats of host events by key."""
+    if not isinstance(columns[0], dict):
+        return np.concatenate(columns)
+    keys = dict.fromkeys(chain.from_iterable(columns))
+    return {key: concatenated([part.pop(key) for part in columns if key in part]) for key in keys}

@@ -269,7 +269,8 @@ class _Stretches:
                     taken = taken[: len(run)]
                 elif len(taken) != len(run):
                     return []
-                if not all(map(_may_copy, taken, run)):
+                copies = (each.opcode in _COPIES for each in taken)
+                if list(copies) != [name.lower().startswith(b"memcpy") for name in run]:
                     return []
             of_kernels += [each.name for each in taken]
         return of_kernels
@@ -282,11 +283,6 @@ class _Stretches:
 
 
 _COPIES: Final = frozenset(("copy", "copy-start", "async-start"))
-
-
-def _may_copy(instruction: Scheduled, kernel: bytes) -> bool:
-    """Whether both copy or neither does."""
-    return (instruction.opcode in _COPIES) == kernel.lower().startswith(b"memcpy")
 
 
 def _kernel(name: bytes) -> bytes:

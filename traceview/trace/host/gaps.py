@@ -10,12 +10,11 @@ The clocks of host and device differ by microseconds, which moves that much time
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from msgspec.structs import astuple
 
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import (
@@ -24,25 +23,23 @@ from traceview.base.intervals import (
     Int64Array,
     IntervalSet,
     overlapping,
+    places,
     union,
 )
-from traceview.base.sweeping import compiled_or_reference
+from traceview.base.sweeping import SWEEPS
 from traceview.base.units import PS_PER_US
 from traceview.trace.columns import NONE
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.host.state_timeline import stacked
+from traceview.trace.host.state_timeline import StateTimeline, stacked
 from traceview.trace.model import Recording, Trace, Window
 from traceview.trace.state import State
 from traceview.xplane.planes import ActivityClass
-
-STATE_SWEEPS: Final = compiled_or_reference("traceview.trace.host.state_sweeps")
-"""The sweeps in use that give each instant of a device its state."""
 
 LATENCY_PS: Final = 20 * PS_PER_US
 """A launch takes 20 to 40 µs from call to kernel (TensorFlow's GPU performance guide)."""
 
 _YIELDS_TO_PEERS: Final = (State.LAUNCH, State.LATENCY, State.DEPENDENCY)
-_YIELDS: Final = np.array([state in _YIELDS_TO_PEERS for state in State], dtype=np.uint8)
+_YIELDS: Final = np.array([state in _YIELDS_TO_PEERS for state in State], dtype=np.bool_)
 """By state of queued time, whether it counts as `device_wait` while another device is in a collective."""
 _NEVER_PS: Final = 1 << 62
 """Longer than any call."""
@@ -142,24 +139,11 @@ def gaps_of_device(trace: Trace, device: int, window: Window, states: HostStates
             since, thread[late] = states.handed_over(launch[late])
             handed_over[late] = np.clip(since, start[late], late_end[late])
         is_short = end - late_end < LATENCY_PS
-        since, cause, gap = STATE_SWEEPS.attributed_spans(
-            start,
-            end,
-            # A gap is one piece.
-            np.arange(start.size, dtype=np.int32),
-            late_end,
-            handed_over,
-            *_lines_of_states(states, thread, late_end > start),
-            _queued_causes(columns.class_, before, after, launched, is_short),
-            *astuple(trace.once(collective_times)),
-            _YIELDS,
-            State.DEVICE_WAIT,
-            State.LATENCY,
-            State.LAUNCH,
-        )
-        # Each lasts until the next of its gap, or until that ends.
-        until = np.where(np.diff(gap, append=NONE), end.take(gap), np.append(since[1:], 0))
-        spans = IdleSpans(since, until, cause, gap)
+        late_spans = _late_spans(states, thread, start, handed_over, late_end)
+        queued = _queued_causes(columns.class_, before, after, launched, is_short)
+        queued[(queued == State.LATENCY) & _mostly_launching(late_spans, late_end)] = State.LAUNCH
+        peers = trace.once(collective_times)
+        spans = _joined_spans([late_spans, _queued_spans(queued, peers, late_end, end)], end)
     return Gaps(
         device=device,
         start_ps=start,
@@ -178,41 +162,124 @@ def _between(
 ) -> tuple[Int64Array, Int64Array, Int32Array, Int32Array]:
     """Start and end of each gap, and the device rows on either side, `NONE` without one.
 
-    Of several that end where a gap begins a copy to the device counts, then the one that began last; of several that
-    begin where it ends the one launched first.
+    Of several that end where a gap begins a copy to the device counts, then the one that began last, then the first; of
+    several that begin where it ends the one launched first, then the first.
     """
     columns = trace.device_columns
-    gap_start, gap_end, before, after = STATE_SWEEPS.gaps_between(
-        columns.start_ps[rows],
-        columns.duration_ps[rows],
-        (columns.class_[rows] == ActivityClass.H2D).view(np.uint8),
-        columns.launch[rows],
-        trace.host_columns.start_ps,
-        window.start_ps,
-        window.end_ps,
-    )
-    for beside in (before, after):
-        beside[beside != NONE] += rows.start
-    return gap_start, gap_end, before, after
+    event = np.flatnonzero(columns.duration_ps[rows] > 0) + rows.start
+    begin, end, launch = columns.start_ps[event], columns.end_ps[event], columns.launch[event]
+    inside = (end > window.start_ps) & (begin < window.end_ps)
+    # What ended before an event begins; the window is covered before its start.
+    gap_start = np.maximum.accumulate(np.append(window.start_ps, end[inside]))
+    gap_end = np.append(begin[inside], window.end_ps)
+    is_open = gap_end > gap_start
+    gap_start, gap_end = gap_start[is_open], gap_end[is_open]
+    launched_ps = np.full(event.size, np.iinfo(np.int64).max)
+    launched_ps[launch != NONE] = trace.host_columns.start_ps[launch[launch != NONE]]
+    is_other = columns.class_[event] != ActivityClass.H2D
+    before = _first_at(gap_start, end, (-begin, is_other))
+    after = _first_at(gap_end, begin, (launched_ps,))
+    after[gap_end >= window.end_ps] = NONE
+    number = np.append(event, NONE).astype(np.int32)
+    return gap_start, gap_end, number[before], number[after]
 
 
-def _lines_of_states(
-    states: HostStates, thread: Int32Array, is_late: BoolArray
-) -> tuple[Int64Array, Int64Array, npt.NDArray[np.uint8], Int64Array]:
-    """The line of states of each gap, of which the first is the caller's; their starts and causes, and where each begins."""
-    caller = states.caller
-    line = np.zeros(thread.size, dtype=np.int64)
-    timelines = [stacked(()) if caller == NONE else states.timeline(caller)]
-    launching = unique_ids(thread[is_late & (thread != caller)]).tolist()
-    for number, other in enumerate(launching if caller != NONE else (), 1):
-        timelines.append(states.timeline(other))
-        line[thread == other] = number
-    return (
-        line,
-        np.concatenate([timeline.start for timeline in timelines]),
-        np.concatenate([timeline.state for timeline in timelines]),
-        np.cumsum([0, *(timeline.start.size for timeline in timelines)], dtype=np.int64),
-    )
+def _first_at(
+    times: Int64Array, moments: Int64Array, ranks: tuple[npt.NDArray[Any], ...]
+) -> Int64Array:
+    """The event whose moment is each of the sorted times, of several that of the least rank, the last of `ranks` first; `NONE` without."""
+    place = places(times, moments)
+    hit = np.flatnonzero((place < times.size) & (np.append(times, 0)[place] == moments))
+    order = hit[np.lexsort(tuple(rank[hit] for rank in ranks))][::-1]
+    found = np.full(times.size, NONE, dtype=np.int64)
+    # Of equal places the last assignment remains.
+    found[place[order]] = order
+    return found
+
+
+_Stretches: TypeAlias = tuple[Int64Array, npt.NDArray[np.uint8], Int64Array]
+"""Stretches of time: when each begins, the state, and the number of the gap; each lasts until the next in its gap."""
+
+
+def _late_spans(
+    states: HostStates,
+    thread: Int32Array,
+    start: Int64Array,
+    handed_over: Int64Array,
+    late_end: Int64Array,
+) -> _Stretches:
+    """What the host does while it is late: the thread that calls graphs until it handed over, then the one that was late."""
+    caller, every = states.caller, np.arange(start.size)
+    of_caller = stacked(()) if caller == NONE else states.timeline(caller)
+    found = [_inside(of_caller, start, handed_over, every)]
+    is_late = late_end > handed_over
+    for number in unique_ids(thread[is_late]).tolist():
+        own = every[is_late & (thread == number)]
+        timeline = of_caller if caller == NONE else states.timeline(number)
+        found.append(_inside(timeline, handed_over[own], late_end[own], own))
+    return _in_order(found)
+
+
+def _inside(
+    timeline: StateTimeline, start: Int64Array, end: Int64Array, gap: Int64Array
+) -> _Stretches:
+    """The stretches of a timeline that lie inside of spans of gaps."""
+    edges = timeline.start
+    first = places(edges, start, right=True) - 1
+    count = np.where(end > start, places(edges, end) - first, 0)
+    span = np.repeat(np.arange(start.size), count)
+    place = np.arange(span.size) + np.repeat(first - np.cumsum(count) + count, count)
+    return np.maximum(edges[place], start[span]), timeline.state[place], gap[span]
+
+
+def _in_order(parts: list[_Stretches]) -> _Stretches:
+    start, state, gap = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(start, kind="stable")
+    return start[order], state[order], gap[order]
+
+
+def _until(start: Int64Array, gap: Int64Array, end: Int64Array) -> Int64Array:
+    """Where stretches end that fill spans of gaps: where the next of the gap begins, or with the span."""
+    result: Int64Array = end[gap]
+    goes_on = np.flatnonzero(gap[1:] == gap[:-1])
+    result[goes_on] = start[goes_on + 1]
+    return result
+
+
+def _mostly_launching(late: _Stretches, late_end: Int64Array) -> BoolArray:
+    """In which gaps the host launches for most of the time in which it is late."""
+    start, state, gap = late
+    length, count = _until(start, gap, late_end) - start, late_end.size
+    most, launching = np.zeros((2, count), dtype=np.int64)
+    for each in unique_ids(state).tolist():
+        of_state = state == each
+        ps = SWEEPS.totals(gap[of_state], length[of_state], count)
+        if each == State.LAUNCH:
+            launching = np.where(ps > most, ps, 0)
+        np.maximum(most, ps, out=most)
+    result: BoolArray = (launching > 0) & (launching == most)
+    return result
+
+
+def _queued_spans(
+    queued: npt.NDArray[np.uint8], peers: IntervalSet, start: Int64Array, end: Int64Array
+) -> _Stretches:
+    """The queued part of each gap: with its cause, or as a wait for another device while that is in a collective."""
+    edges = np.append(np.iinfo(np.int64).min, np.stack((peers.start, peers.end), axis=1))
+    in_peer = StateTimeline(edges, (np.arange(edges.size) % 2).astype(np.uint8))
+    begin, is_wait, gap = _inside(in_peer, start, end, np.arange(start.size))
+    cause = queued[gap]
+    waits = (is_wait == 1) & _YIELDS[cause]
+    return begin, np.where(waits, np.uint8(State.DEVICE_WAIT), cause), gap
+
+
+def _joined_spans(parts: list[_Stretches], end: Int64Array) -> IdleSpans:
+    """The spans of gaps that stretches of these fill; what goes on with the same state is one."""
+    start, state, gap = _in_order(parts)
+    opens = np.ones(start.size, dtype=np.bool_)
+    opens[1:] = (state[1:] != state[:-1]) | (gap[1:] != gap[:-1])
+    start, gap = start[opens], gap[opens]
+    return IdleSpans(start, _until(start, gap, end), state[opens], gap.astype(np.int32))
 
 
 def _queued_causes(

@@ -279,7 +279,9 @@ class HostEvents:
         """Those of them that are Python functions: of a generator, or of `tf.py_function`."""
         rows = self.pipeline_work
         # Few of the names of a trace are those of its pipeline.
-        is_python = self._trace.names.where(self._columns.name[rows], _is_python_function)
+        is_python = self._trace.names.where(
+            self._columns.name[rows], lambda name: side_work_of(name) is SideWork.PYTHON
+        )
         return rows[is_python]
 
     def is_marker(self, rows: Int64Array) -> BoolArray:
@@ -448,10 +450,6 @@ def _with_driver_lines(trace: Trace, host: int) -> Int32Array:
         if holder != NONE and holders.count(holder) == 1:
             result[line] = holder
     return result
-
-
-def _is_python_function(name: bytes) -> bool:
-    return side_work_of(name) is SideWork.PYTHON
 
 
 def among(rows: Int64Array, wanted: Int64Array, values: Int64Array | None = None) -> Int64Array:

@@ -1,7 +1,7 @@
 """Reads hosts on the workers of a Dask cluster.
 
-The paths or addresses of the files have to be readable where the workers are. A file whose worker dies, or has none or
-another one there, is read by another; `WorkerError` says what a cluster lacks, within ten seconds.
+The paths or addresses of the files have to lead to the same files where the workers are. A file whose worker dies is read by
+another; `WorkerError` says what a cluster lacks, within ten seconds.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Thread
-from time import monotonic, time
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from time import monotonic
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from traceview.base.errors import TraceNotFoundError, UsageError, WorkerError
 from traceview.base.location import Location
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS: Final = 5.0
 """A scheduler that is there answers sooner, and a nanny has restarted a worker by then."""
-SILENCE_SECONDS: Final = 7.0
-"""A worker that lives reports to its scheduler every second; one of a thousand every five seconds."""
 _LOOK_SECONDS: Final = 1.0
 _CLOSING_SECONDS: Final = 1.0
 
@@ -64,58 +62,30 @@ class _Reading:
         self._connection = connection
         self._paths = paths
         self._salvage = salvage
-        self._tried: dict[int, set[str]] = {number: set() for number in range(len(paths))}
-        self._chosen: dict[int, set[str]] = {}
         self._looked_at = monotonic()
         self._lacking_since: float | None = None
 
     def files(self) -> Iterator[tuple[int, HostFile]]:
-        futures = {self._submitted(number): number for number in range(len(self._paths))}
-        while futures:
-            again: dict[Future, int] = {}
-            for future, number in self._done(futures):
-                file = self._result(future, self._paths[number])
-                if file is None or isinstance(file.error, TraceNotFoundError):
-                    self._tried[number] |= self._holders(future)
-                    self._chosen[number] = self._others(number)
-                    again[self._submitted(number)] = number
-                    continue
-                future.release()
-                self._chosen.pop(number, None)
-                yield number, file
-            futures = again
+        futures = {self._submitted(path): number for number, path in enumerate(self._paths)}
+        for future, number in self._done(futures):
+            file = self._result(future, self._paths[number])
+            if file is None or isinstance(file.error, TraceNotFoundError):
+                raise WorkerError(
+                    f"{self._paths[number]}: a worker of the cluster does not have it, as it is here",
+                    hint="the path has to lead to the same file on every machine of the cluster",
+                )
+            future.release()
+            yield number, file
 
-    def _submitted(self, number: int) -> Future:
-        """The reading of a file, by any worker or by one of those that were chosen for it."""
-        chosen = (
-            {"workers": sorted(self._chosen[number]), "allow_other_workers": False}
-            if number in self._chosen
-            else {}
-        )
-        path = _absolute(self._paths[number])
-        sizes = sizes_of(path)
+    def _submitted(self, path: Location) -> Future:
+        """The reading of a file, by any worker."""
+        place = path.absolute() if isinstance(path, Path) else path
+        sizes = sizes_of(place)
 
         async def submitted(client: Client) -> Future:
-            return client.submit(
-                read_same, path, sizes, salvage=self._salvage, pure=False, **chosen
-            )
+            return client.submit(read_same, place, sizes, salvage=self._salvage, pure=False)
 
         return self._connection.asked(submitted)
-
-    def _others(self, number: int) -> set[str]:
-        """The workers that have not looked for a file that those which did have not got."""
-        others = set(self._watched(lambda client: client.nthreads())) - self._tried[number]
-        if not others:
-            raise WorkerError(
-                f"{self._paths[number]}: no worker of the cluster has it, as it is here",
-                hint="the path has to lead to the same file on every machine of the cluster",
-            )
-        return others
-
-    def _holders(self, future: Future) -> set[str]:
-        """The workers that have the result of a future."""
-        holders = self._watched(lambda client: client.who_has([future]))
-        return {address for held in holders.values() for address in held}
 
     def _result(self, future: Future, path: Location) -> HostFile | None:
         from distributed import KilledWorker
@@ -132,10 +102,6 @@ class _Reading:
             ) from None
         return file
 
-    def _watched(self, action: Callable[[Client], Awaitable[_Answer]]) -> _Answer:
-        """What an action gives that may take long. Raises `WorkerError` if the cluster stops answering meanwhile."""
-        return self._ended(self._connection.begun(action))
-
     def _ended(self, answer: concurrent.futures.Future[_Answer]) -> _Answer:
         while not answer.done():
             with suppress(concurrent.futures.TimeoutError):
@@ -145,20 +111,18 @@ class _Reading:
         return self._connection.ended(answer, 0)
 
     def _look(self) -> None:
-        """Raise `WorkerError` if the scheduler or a worker that is needed is gone, or has no successor."""
+        """Raise `WorkerError` if the scheduler is gone, or all workers are."""
         if monotonic() - self._looked_at < _LOOK_SECONDS:
             return
-        workers = _answering(self._connection)
+        workers = self._connection.asked(lambda client: client.nthreads())
         self._looked_at = monotonic()
-        alone = [number for number, chosen in self._chosen.items() if not chosen & workers]
-        if workers and not alone:
+        if workers:
             self._lacking_since = None
             return
         self._lacking_since = self._lacking_since or self._looked_at
         if self._looked_at - self._lacking_since > PATIENCE_SECONDS:
-            of_file = f" that may have {self._paths[alone[0]]}" if workers else ""
             raise WorkerError(
-                f"the cluster has no workers any more{of_file}",
+                "the cluster has no workers any more",
                 hint="the memory of a worker may not suffice for its files",
             )
 
@@ -166,9 +130,9 @@ class _Reading:
         """The futures as they end, with their numbers."""
         done = self._as_done(futures)
         for count in range(len(futures)):
-            with stage("reading files", f"{count + 1} of {len(futures) + count}"):
+            with stage("reading files", f"{count + 1} of {len(futures)}"):
                 future = next(done)
-            yield future, futures.pop(future)
+            yield future, futures[future]
 
     def _as_done(self, futures: Iterable[Future]) -> Iterator[Future]:
         """The futures as they end. Raises `WorkerError` if what they need is gone."""
@@ -182,7 +146,6 @@ class _Reading:
                 raise self._connection.lost() from None
             pending -= ended
             yield from ended
-            # Also while others go on: what a stopped worker has in work would be waited for at the end.
             self._look()
 
 
@@ -284,28 +247,6 @@ def _connected(address: str) -> Iterator[_Connection]:
         logging.disable(disabled)
 
 
-def silent_workers(dask_scheduler: Any) -> dict[str, float]:
-    """The seconds since each worker reported that works or keeps results; called on the machine of the scheduler."""
-    now = time()
-    return {
-        address: now - worker.last_seen
-        for address, worker in dask_scheduler.workers.items()
-        if worker.processing or worker.has_what
-    }
-
-
-def _answering(connection: _Connection) -> set[str]:
-    """The workers. Raises `WorkerError` if the scheduler, or a worker that is needed, does not answer."""
-    silent = connection.asked(lambda client: client.run_on_scheduler(silent_workers))
-    for worker, seconds in sorted(silent.items()):
-        if seconds > SILENCE_SECONDS:
-            raise WorkerError(
-                f"the worker {worker} has not answered for {seconds:.0f} s",
-                hint="it has stopped, or its machine cannot be reached any more",
-            )
-    return set(connection.asked(lambda client: client.nthreads()))
-
-
 def version_here() -> str:
     """The version of traceview that the process runs; called on the machines of a cluster."""
     return VERSION
@@ -376,8 +317,3 @@ def _bytes_of(path: Location) -> int:
 def read_same(path: Location, sizes: tuple[int, int] | None, *, salvage: bool) -> HostFile | None:
     """Read a file, on the machine of a worker; None if its files are others than where they were chosen."""
     return read_host(path, salvage=salvage) if sizes_of(path) == sizes else None
-
-
-def _absolute(path: Location) -> Location:
-    """The same place for a process in another folder."""
-    return path.absolute() if isinstance(path, Path) else path

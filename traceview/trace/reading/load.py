@@ -28,7 +28,6 @@ from traceview.trace.columns import (
     HostStat,
     Names,
     concatenated,
-    concatenated_hosts,
 )
 from traceview.trace.host.thread_clocks import without_stops
 from traceview.trace.model import (
@@ -185,15 +184,15 @@ def merged(parts: list[Part], hosts: tuple[Host, ...]) -> tuple[Recording, tuple
     parts.clear()
     if len(recordings) == 1:
         return replace(recordings[0], hosts=hosts), tuple(steps_of_parts)
-    first_row = _before(recording.host_columns.count for recording in recordings)
-    first_line = _before(len(recording.lines) for recording in recordings)
+    first_row = [*accumulate((of.host_columns.count for of in recordings), initial=0)]
+    first_line = [*accumulate((len(of.lines) for of in recordings), initial=0)]
     # Devices with a plane come first, then the replicas of other hosts, each by host.
     order = sorted(
         range(len(recordings)),
         key=lambda host: any(d.kind == "replica" for d in recordings[host].device_list),
     )
     counts = (len(recordings[host].device_list) for host in order)
-    first_device = dict(zip(order, _before(counts), strict=False))
+    first_device = dict(zip(order, accumulate(counts, initial=0), strict=False))
     names = Names()
     instructions: dict[Instruction, int] = {}
     events: list[HostColumns] = []
@@ -267,7 +266,7 @@ def merged(parts: list[Part], hosts: tuple[Host, ...]) -> tuple[Recording, tuple
         lines=tuple(lines),
         names=names,
         device_columns=concatenated([devices.pop(host) for host in order]),
-        host_columns=concatenated_hosts(events),
+        host_columns=concatenated(events),
         shared_rows=np.concatenate(shared),
         collective_calls=concatenated([calls.pop(host) for host in order]),
         instructions=tuple(instructions),
@@ -279,11 +278,6 @@ def merged(parts: list[Part], hosts: tuple[Host, ...]) -> tuple[Recording, tuple
 def _moved(rows: Int64Array, by: int) -> Int64Array:
     """Rows of the host columns, or `NONE`, where so many are in front of them."""
     return np.where(rows == NONE, NONE, rows + by)
-
-
-def _before(counts: Iterable[int]) -> list[int]:
-    """How many there are before each part, and in all."""
-    return list(accumulate(counts, initial=0))
 
 
 MIN_COLLECTIVES: Final = 3

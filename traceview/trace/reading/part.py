@@ -28,7 +28,6 @@ from traceview.trace.columns import (
     HostStat,
     Names,
     concatenated,
-    concatenated_hosts,
 )
 from traceview.trace.device.classify import (
     InstructionNumbers,
@@ -187,7 +186,7 @@ class _PartReader:
         return Part(recording, steps, tuple(self.problems), self.space.digest)
 
     def recording(self, host: Host) -> Recording:
-        host_columns = concatenated_hosts(self.host_parts or [NO_HOST_EVENTS])
+        host_columns = concatenated(self.host_parts or [NO_HOST_EVENTS])
         # A file may hold its planes twice.
         programs = {program.name: program for program in self.space.programs}.values()
         device_columns = with_buffered_instructions(

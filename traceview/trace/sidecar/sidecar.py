@@ -9,7 +9,7 @@ import binascii
 import zlib
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import numpy as np
 from msgspec import DecodeError, Meta, Struct, ValidationError, json
@@ -496,7 +496,7 @@ class _Groups(Struct, frozen=True):
     outside_view: NvmlRecord = NvmlRecord()
 
 
-class _Rest(Struct, frozen=True):
+class _Recorded(_Groups, frozen=True):
     python: PythonRecord = PythonRecord()
     threads: ThreadsRecord = ThreadsRecord()
 
@@ -547,13 +547,13 @@ def read_sidecar(trace: Location) -> Sidecar | None:
 
 
 def _sidecar(content: bytes) -> Sidecar:
-    groups, rest = json.decode(content, type=_Groups), json.decode(content, type=_Rest)
-    return Sidecar(
-        **asdict(groups),
-        environment=json.decode(content, type=RecordedEnvironment),
-        python=python_samples(rest.python),
-        threads=thread_times(rest.threads),
-    )
+    recorded = json.decode(content, type=_Recorded)
+    read: dict[str, Any] = {
+        "environment": json.decode(content, type=RecordedEnvironment),
+        "python": python_samples(recorded.python),
+        "threads": thread_times(recorded.threads),
+    }
+    return Sidecar(**(asdict(recorded) | read))
 
 
 NOTHING_RECORDED: Final = Sidecar()

@@ -81,9 +81,6 @@ _KINDS: Final = (
 )
 
 
-_SEND: Final = np.uint8(CollectiveKind.SEND_RECV)
-
-
 def collective_kind(name: bytes) -> CollectiveKind:
     """The kind that the name of a kernel, an op or a call of NCCL shows."""
     return next(
@@ -229,6 +226,10 @@ def match_collectives(recording: Recording, steps_by_host: Sequence[HostSteps]) 
     op = np.where(
         calls.op == NONE, columns.op[rows], np.append(recording.host_columns.name, NONE)[calls.op]
     )
+    sends = np.uint8(CollectiveKind.SEND_RECV)
+    # 0 without a comparison of ends.
+    spreads = [(of.clock and of.clock.residual_ps) or 0 for of in recording.hosts]
+    spread_ps = np.array(spreads, dtype=np.int64)
     return Collectives(
         collective=collective[order],
         row=rows[order],
@@ -239,19 +240,13 @@ def match_collectives(recording: Recording, steps_by_host: Sequence[HostSteps]) 
         bytes=np.where(calls.bytes == UNKNOWN_BYTES, size, calls.bytes)[order],
         name=columns.name[rows][order],
         op=op[order].astype(np.int32),
-        kind=np.where(source == NONE, _kinds(recording, rows, calls, op), _SEND)[order],
+        kind=np.where(source == NONE, _kinds(recording, rows, calls, op), sends)[order],
         by_keys=by_keys[order],
         group=group[order],
         host=host[order],
         source=source[order],
-        spread_ps=_spreads(recording)[host[order]],
+        spread_ps=spread_ps[host[order]],
     )
-
-
-def _spreads(recording: Recording) -> Int64Array:
-    """The spread of the differences between ends of collectives, by host; 0 without a comparison."""
-    clocks = [host.clock for host in recording.hosts]
-    return np.array([(clock and clock.residual_ps) or 0 for clock in clocks], dtype=np.int64)
 
 
 def _exchanges(recording: Recording, rows: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:

@@ -5,7 +5,7 @@ Threads do not identify a replica, because components move between them; nor doe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
@@ -353,15 +353,11 @@ def _are_loops(
     result = names.where(columns.name[rows], is_xla_container)
     if result.any():
         start_ps = columns.start_ps[rows]
-        for own in _of_devices(device):
+        bounds = np.append(np.flatnonzero(np.diff(device, prepend=-1)), device.size)
+        for low, high in pairwise(bounds.tolist()):
+            own = slice(low, high)
             result[own] = with_ops_inside(result[own], start_ps[own], end_ps[own])
     return result
-
-
-def _of_devices(device: Int64Array) -> Iterator[slice]:
-    """The rows of each device; they are in the order of devices."""
-    bounds = np.append(np.flatnonzero(np.diff(device, prepend=-1)), device.size).tolist()
-    return (slice(low, high) for low, high in pairwise(bounds))
 
 
 _REPLICA: Final = lazy_pattern(rb"(?:^|/)replica_(\d{1,4})(?:_\d+)?(?=/|:|$)")
