@@ -33,7 +33,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 SMALL: Final = ROOT / "fixtures" / "keras-fit-4"
 """A small recorded trace: what a start costs."""
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Raised whenever `bench_trace` or `shapes` change what they write, so that no older trace is measured."""
 
 RUN: Final = "run1"

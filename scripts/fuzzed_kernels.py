@@ -27,6 +27,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from scripts.xspace import varint
 from traceview.base import sweeps_reference
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.host import state_sweeps_reference
@@ -321,20 +322,6 @@ SLOTS: Final = {1: 0, 2: 1, 3: 2, 300: 3, 0: 4, -5: 5, 1 << 40: 6, (1 << 63) - 1
 WANTED: Final = WantedStats.of(SLOTS)
 _MOST_KEPT: Final = 512
 _LONGEST: Final = 4096
-
-
-def varint(value: int, padding: int = 0) -> bytes:
-    """A number modulo 2**64, with `padding` bytes more than it needs, ten at most."""
-    value %= 1 << 64
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    for _ in range(min(padding, 10 - len(out))):
-        out[-1] |= 0x80
-        out.append(0)
-    return bytes(out)
 
 
 def message(choice: Random, schema: dict[int, Any]) -> bytes:

@@ -273,13 +273,3 @@ def input_and_callbacks() -> Scenario:
     states = {"between": 3 * 18.3, "input": 4 * 6.1}
     must = ["callback-stall", "input-bound"]
     return run.scenario(states, must)
-
-
-def sync_and_cpu_op() -> Scenario:
-    """Two causes on two threads: 5.3 ms synchronising, then 4.7 ms in an op of the step."""
-    run = Run()
-    for index, step in enumerate(run.steps()):
-        step.host("cuStreamSynchronize", 0.5, 5.8, {"correlation_id": 90_000 + index})
-        run.call(step, 5.8, before_launch=("model/lookup/PyFunc:PyFunc", 4.7))
-    states = {"sync": 4 * 5.3, "host_ops": 4 * 4.7}
-    return run.scenario(states, ["d2h-sync", "cpu-heavy-op"])

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from scripts.bench_trace import START_NS, Shape, trace_bytes, varint
+from scripts.bench_trace import START_NS, Shape, trace_bytes
 from scripts.scenarios import SCENARIOS
 from scripts.shapes import write_hosts
+from scripts.xspace import varint
 from tests.command import Command
 from tests.trace.test_parts import FIXTURES, report_of
 from traceview.base.errors import WorkerError

@@ -16,7 +16,7 @@ from traceview.document.phrase import Token, phrase, plain
 from traceview.document.terminal import render_section
 from traceview.document.vocabulary import STATES
 from traceview.report.build import analyze
-from traceview.report.document import document_of, entry, explain_list, explain_section, screen_of
+from traceview.report.document import document_of, entry, explain_list, screen_of
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
@@ -28,16 +28,6 @@ def test_the_list_has_every_code_with_an_example(width: int) -> None:
     assert all(f"{code}: {rule.example}.".replace("`", "") in words for code, rule in RULES.items())
     assert "input: The next batch was not ready" in words
     assert "between (between steps): The host was" in words
-
-
-def test_what_ranks_a_finding_also_says_how_severe_it_is() -> None:
-    """Where a change saves little, or the cause is a guess, any finding with a loss is information."""
-    assert (
-        explain_section(RULES["host-bound"]).lead
-        == "critical, warning or info, by what a change saves"
-    )
-    assert explain_section(RULES["few-steps"]).lead == "info or critical"
-    assert explain_section(RULES["no-step-marker"]).lead == "info"
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)
@@ -55,18 +45,11 @@ def test_advice_stands_by_what_a_finding_says() -> None:
     printing = said["Where it says “spend … in tf.print inside the step”"]
     assert printing.startswith("Take tf.print out of the step function")
     assert " With JAX: Return the values" in printing
-    iterators = dict(entry(RULES["input-bound"]))["In case of new iterators"]
-    assert plain(iterators).startswith("Make one iterator before the loop")
     labels = {label for rule in RULES.values() for label, _ in entry(rule)}
     assert "In case of tf.data.experimental.enable_debug_mode" in labels
-    assert "In case of exchanged random" in labels
-    assert [label for label in said if label.startswith("Advice")] == ["Advice"]
     launches = [label for label, _ in entry(RULES["launch-bound"])]
     first = launches.index("Advice")
     assert launches[first + 1] == "Advice with JAX"
-    # What a rule advises with and without JAX stands once.
-    settings = dict(entry(RULES["host-bound"]))["In case of slow settings"]
-    assert plain(settings).count("while training") == 1
 
 
 # Commands
@@ -75,7 +58,7 @@ def test_advice_stands_by_what_a_finding_says() -> None:
 PLACEHOLDER = re.compile(r"\bLOGDIR\b|\b[A-Z]:[A-Z]\b|\bFILE\.csv")
 
 
-@pytest.mark.parametrize("name", ["slower_gpu", "late_shard", "plain", "sixteen_hosts_of_eight"])
+@pytest.mark.parametrize("name", ["late_shard", "sixteen_hosts_of_eight"])
 def test_no_report_has_a_placeholder(name: str, tmp_path: Path) -> None:
     SCENARIOS[name]().write(tmp_path)
     report = analyze(tmp_path)
