@@ -12,7 +12,6 @@ from rich.cells import cell_len
 
 from tests.charts import SLICE_COUNT
 from tests.reports import full_report
-from tests.reports import strip as strip_of
 from traceview.document.figures import UtilizationStrip, UtilizationStrips
 from traceview.document.model import (
     AnatomyPart,
@@ -132,11 +131,6 @@ def test_a_character_shows_what_a_slice_is_mostly_and_how_full(
     assert legend.startswith(f"{character} ")
     assert legend.count(character) == 1
     assert ("less than half busy" in legend) == is_thin
-
-
-def test_wide_names_leave_room() -> None:
-    _, strip, *_ = strip_lines_of(strip_of("表" * 30), width=40)
-    assert strip.count("█") >= 12
 
 
 # The first screen

@@ -12,7 +12,7 @@ from traceview.analysis.registry import RULES
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.sentences import RunCommands
 from traceview.document.markdown import render
-from traceview.document.phrase import Token, phrase, plain
+from traceview.document.phrase import phrase, plain
 from traceview.document.terminal import render_section
 from traceview.document.vocabulary import STATES
 from traceview.report.build import analyze
@@ -65,11 +65,6 @@ def test_no_report_has_a_placeholder(name: str, tmp_path: Path) -> None:
     assert PLACEHOLDER.search(render(document_of(report))) is None
     for finding in screen_of(report).findings:
         assert PLACEHOLDER.search(plain(finding.action)) is None
-
-
-def test_a_recorded_name_is_no_command() -> None:
-    sentence = (Token("traceview show gaps LOGDIR", "name"),)
-    assert RunCommands("logs", "run1", is_only=True).filled(sentence) == sentence
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, full_report
 from traceview.analysis.workload.ops import TopOps
-from traceview.base.errors import TraceFormatError, TraceNotFoundError
+from traceview.base.errors import TraceFormatError
 from traceview.base.record import Record, fields_of, records_of
 from traceview.report.build import analyze
 from traceview.report.model import SCHEMA_VERSION, Report
@@ -71,12 +71,6 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
         assert "not a saved report: " in refused(whole[:length], tmp_path).message
 
 
-def test_another_version_is_refused_by_name(tmp_path: Path) -> None:
-    error = refused(of_version('3, "traceview_version": "9.0"'), tmp_path)
-    assert error.reason == "schema_version is 3; this version reads 2"
-    assert error.hint == "it was written by traceview 9.0"
-
-
 @pytest.mark.parametrize(
     ("place", "value", "problem"),
     [
@@ -120,12 +114,6 @@ def test_sentences_are_made_again_from_their_arguments(tmp_path: Path) -> None:
     assert refused(json.dumps(data), tmp_path).reason == (
         f"not a saved report: findings[{number}].arguments.hosts is missing or of another version"
     )
-
-
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
-    for path in (tmp_path / "no.json", tmp_path):
-        with pytest.raises(TraceNotFoundError, match=str(path)):
-            load_report(path)
 
 
 # Where the numbers come from

@@ -184,8 +184,6 @@ def findings_section(report: Report, view: View, findings: tuple[doc.Finding, ..
         if (count := sum(finding.severity == severity for finding in report.findings))
     ]
     order = ", costliest and surest first" if len(report.findings) > 1 else ""
-    if sum(row.loss.gpu_time_ratio for row in report.findings if row.loss) > 1:
-        order += "; losses overlap where devices wait for each other"
     lead = f"{', '.join(counts)}{order}." if counts else "No problem found."
     shown = findings[: view.most_rows]
     return doc.Section(
@@ -315,10 +313,6 @@ def view_of(
 _FIRST: Final = ("timeline", "findings", "devices")
 """On a terminal the findings come before the timeline. The others follow: those of topics with findings in the order of these, then the rest in that of the report."""
 
-_OF_COMPUTE: Final = ("layers", "ops")
-"""Topics that follow those with findings where devices compute for most of the time."""
-_MOSTLY_RATIO: Final = 0.5
-
 _TABLES: Final = {
     **{name: name for name in ("findings", *TABLE_NAMES)},
     "idle": "gaps",
@@ -333,10 +327,8 @@ def _sections(
     """The timeline, the findings and the devices, then what an expert checks them with."""
     first_finding = {row.code: place for place, row in reversed(list(enumerate(findings)))}
 
-    mostly_computes = (report.verdict.compute_ratio or 0.0) >= _MOSTLY_RATIO
-
     def rank(topic: Analysis[Any]) -> int:
-        last = len(findings) + (topic.name not in _OF_COMPUTE or not mostly_computes)
+        last = len(findings)
         return min((first_finding.get(rule.code, last) for rule in topic.rules), default=last)
 
     ranked = sorted(_topic_sections(view), key=lambda pair: rank(pair[0]))
