@@ -137,17 +137,7 @@ def _add_head(page: Page, screen: doc.Summary, room: _Room) -> None:
         page.gap()
     add_anatomy(page, screen, room.number_lines, has_large_parts=room.has_large_parts)
     if screen.compute and room.has_gaps:
-        _add_compute(page, screen.compute)
-
-
-def _add_compute(page: Page, parts: tuple[Sentence, ...]) -> None:
-    """Add as many parts as two lines hold: a name without its line helps nobody."""
-    for count in range(len(parts), 0, -1):
-        text, longer = _joined(page, parts[:count], ""), page.copy()
-        longer.prose(text, indent=_GAP)
-        if longer.line_count <= page.line_count + 2 or count == 1:
-            page.prose(text, indent=_GAP, most_lines=2)
-            return
+        page.facts(screen.compute, most_lines=2)
 
 
 def _add_trust(page: Page, screen: doc.Summary, most_lines: int) -> None:
