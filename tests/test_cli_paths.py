@@ -43,6 +43,7 @@ WRITTEN = {
     "report {} -o out": b"",
     "show gaps {} -o gaps.csv": b"device,",
     "export {}": b"\n",
+    "export {} --to csv -o .": b"",
     "export {} --to parquet -o tables": b"",
     "compare {0} {0} -o same.md": b"## Both sides are one run",
     "gate {} --require 'step_time_ms <= 500' -o gate.md": b"## Gate passed",

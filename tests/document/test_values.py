@@ -87,6 +87,7 @@ def test_looks_can_be_told_apart() -> None:
         (numbers.size, 6_208_853_760, "6.21 GB"),
         (numbers.rate, 1_960, "1.96 kB/s"),
         # Only nothing is 0%, and only all is 100%.
+        (numbers.share, None, "–"),
         (numbers.share, 0.0, "0%"),
         (numbers.share, 0.0004, "<0.1%"),
         (numbers.share, 0.0005, "0.1%"),
@@ -94,8 +95,10 @@ def test_looks_can_be_told_apart() -> None:
         (numbers.share, 0.9996, ">99.9%"),
         (numbers.share, 1.0, "100%"),
         (numbers.share, 1.5, "150%"),
+        (numbers.number, None, "–"),
         (numbers.number, 1487, "1,487"),
         (numbers.number, 0.53, "0.53"),
+        (numbers.date, None, None),
         (numbers.date, 0, "1970-01-01 00:00:00 UTC"),
         (numbers.date, 1_767_312_000_000_000_000, "2026-01-02 00:00:00 UTC"),
         (numbers.date, 2**63, "2262-04-11 23:47:16 UTC"),
@@ -120,3 +123,7 @@ def test_looks_can_be_told_apart() -> None:
 )
 def test_a_value_is_written(written: Callable[[Any], str | None], value: Any, text: str) -> None:
     assert written(value) == text
+
+
+def test_a_word_is_no_number() -> None:
+    assert numbers.measured("status", "empty") == "empty"

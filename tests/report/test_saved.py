@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, full_report
 from traceview.analysis.workload.ops import TopOps
-from traceview.base.errors import TraceFormatError
+from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.base.record import Record, fields_of, records_of
 from traceview.report.build import analyze
 from traceview.report.model import SCHEMA_VERSION, Report
@@ -114,6 +114,12 @@ def test_sentences_are_made_again_from_their_arguments(tmp_path: Path) -> None:
     assert refused(json.dumps(data), tmp_path).reason == (
         f"not a saved report: findings[{number}].arguments.hosts is missing or of another version"
     )
+
+
+def test_a_missing_file_is_said(tmp_path: Path) -> None:
+    for path in (tmp_path / "no.json", tmp_path):
+        with pytest.raises(TraceNotFoundError, match=str(path)):
+            load_report(path)
 
 
 # Where the numbers come from

@@ -35,6 +35,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "no_gpu_plane": ("devices", "capture"),
     # Steps, input and what the capture lacks.
     "no_steps": ("steps",),
+    "one_step": ("steps",),
     "evaluation_between_steps": ("gaps", "steps", "input"),
     "host_runs_ahead": ("steps",),
     "dropped_events": ("capture",),
