@@ -6,7 +6,6 @@ in the temporary directory, so every run gets new ones of both. Peak memory is t
     python -m scripts.bench                             the whole matrix; hours on a small machine
     python -m scripts.bench --row steps=715 --row GPUs  some rows, or axes
     python -m scripts.bench --xprof                     with XProf beside some of the rows
-    python -m scripts.bench --outputs                   what documents and tables take, on one trace
 
 For Linux, whose units and calls it uses. This process stays small on purpose: the
 memory of the parent at the moment of the start counts into the peak of the child.
@@ -33,24 +32,11 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 SMALL: Final = ROOT / "fixtures" / "keras-fit-4"
 """A small recorded trace: what a start costs."""
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Raised whenever `bench_trace` or `shapes` change what they write, so that no older trace is measured."""
 
 RUN: Final = "run1"
 SCREEN: Final = ("analyze", "{logdir}")
-OUTPUTS: Final[Mapping[str, Sequence[str]]] = {
-    "analyze": SCREEN,
-    "analyze --format json": (*SCREEN, "--format", "json"),
-    "report": ("report", "{logdir}", "-o", "{out}"),
-    "export --to csv": ("export", "{logdir}", "--to", "csv", "-o", "{out}"),
-    "export --to perfetto": ("export", "{logdir}", "--to", "perfetto", "-o", "{out}.pftrace"),
-    "compare": ("compare", "{logdir}", "{logdir}"),
-    "show ops": ("show", "ops", "{logdir}"),
-    "show devices": ("show", "devices", "{logdir}"),
-    "show steps": ("show", "steps", "{logdir}"),
-    "show gaps": ("show", "gaps", "{logdir}"),
-}
-_OF_OUTPUTS: Final = "events=51"
 _CLEAR_SECONDS: Final = 0.2
 """Less processor time beyond that of a start is noise, and shows no growth."""
 
@@ -107,7 +93,7 @@ def measure(command: Sequence[str], files: Sequence[Path], scratch: Path) -> Usa
         folder = Path(name)
         (folder / "tmp").mkdir()
         logdir = _cold_logdir(files, folder)
-        arguments = [part.format(logdir=logdir, out=folder / "out") for part in command]
+        arguments = [part.format(logdir=logdir) for part in command]
         environment = {**os.environ, "TMPDIR": str(folder / "tmp")}
         # As installed: what is measured is not the compilation of Python files.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -204,18 +190,6 @@ def _row(
     return f"| {name[0]} | {name[1]:,} | {_mb(files):.1f} | {' | '.join(cells)} |"
 
 
-def outputs(rounds: int, scratch: Path) -> Iterator[str]:
-    """What each document and table takes on one trace, beside the screen."""
-    files = files_of(_OF_OUTPUTS, scratch)
-    commands = {name: _traceview(command) for name, command in OUTPUTS.items()}
-    usages = in_turns(commands, files, rounds, scratch)
-    yield f"| {_mb(files):.0f} MB | s | × | CPU s | peak MB |"
-    yield "|---|---:|---:|---:|---:|"
-    for name, usage in usages.items():
-        times = usage.seconds / usages["analyze"].seconds
-        yield f"| `{name}` | {usage.seconds:.2f} | {times:.1f} | {usage.cpu:.2f} | {usage.peak_mb:.0f} |"
-
-
 def _recorded() -> list[Path]:
     return sorted(SMALL.rglob("*.xplane.pb"))
 
@@ -231,7 +205,6 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--row", action="append", metavar="NAME", help="a row or an axis")
-    parser.add_argument("--outputs", action="store_true", help="documents and tables")
     parser.add_argument("--xprof", action="store_true", help="XProf beside some rows")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
@@ -250,12 +223,8 @@ def main() -> int:
     scratch = Path(tempfile.gettempdir()) / "traceview-bench"
     scratch.mkdir(exist_ok=True)
     try:
-        if arguments.outputs:
-            lines = outputs(arguments.rounds, scratch)
-        else:
-            rows = _chosen(arguments.row)
-            lines = matrix(rows, arguments.rounds, scratch, with_xprof=arguments.xprof)
-        for line in lines:
+        rows = _chosen(arguments.row)
+        for line in matrix(rows, arguments.rounds, scratch, with_xprof=arguments.xprof):
             print(line, flush=True)
     except BenchError as error:
         print(error, file=sys.stderr)

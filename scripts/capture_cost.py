@@ -1,6 +1,6 @@
-"""Measure what `traceview capture` costs a training: its start, each step before the window, the window, and its end.
+"""Measure what `traceview capture` costs a training: its start, each step before the window, and the window.
 
-    python scripts/capture_cost.py [hooks] [jax] [start] [graphs] [--rounds N] [--most-us 15]
+    python scripts/capture_cost.py [hooks] [jax] [start] [--rounds N] [--most-us 15]
 
 Needs an environment with TensorFlow (``tensorflow-cpu`` will do) and traceview, and JAX for ``jax``. Prints medians, as in the
 table in docs/capture.md, and quartiles. Everything is measured with a capture and without one, in turn, so that both see
@@ -11,13 +11,11 @@ the same load of the machine. The exit code is 1 if hooks cost a step more than 
 - ``jax``: the same for calls of a compiled function, which are short enough to be measured as they are. Both by processor
   time, because JAX's own threads run meanwhile.
 - ``start``: a script that trains a small Keras model, by the processor time of its main thread.
-- ``graphs``: what is read off a large graph when the window has closed, by the processor time.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import subprocess
@@ -30,16 +28,15 @@ from itertools import repeat
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
-from time import perf_counter_ns, thread_time_ns, time
+from time import perf_counter_ns, thread_time_ns
 from typing import Any
 from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from traceview.capture.steps.hooks import DATASET_NEXT, DISTRIBUTED_NEXT, FUNCTION_CALL, Hooks
+from traceview.capture.steps.hooks import DATASET_NEXT, FUNCTION_CALL, Hooks
 from traceview.capture.steps.observer import Observer
 from traceview.capture.window.step_window import StepRange, StepWindow
-from traceview.graphs.values import describe_values
 
 CALLS = 300
 """Of one round, with hooks and without."""
@@ -106,7 +103,7 @@ def hook_cost(name: str, step: Step, window: StepWindow, hooked: Hooked, rounds:
 def empty_methods() -> Iterator[None]:
     """Make calls of functions and requests for input return at once."""
     with ExitStack() as stack:
-        for place in (FUNCTION_CALL, DATASET_NEXT, DISTRIBUTED_NEXT):
+        for place in (FUNCTION_CALL, DATASET_NEXT):
             owner = getattr(import_module(place.module), place.class_name)
             empty = patch.object(owner, place.method, lambda *_: Result)
             stack.enter_context(empty)
@@ -115,8 +112,6 @@ def empty_methods() -> Iterator[None]:
 
 def loops(tf: Any) -> dict[str, tuple[Step, Step]]:
     """Kinds of loops by name: what shows them to new hooks, and one step with its wait for input."""
-    (cpu,) = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     weights = tf.Variable(tf.ones([8, 1]))
     batch = tf.ones([4, 8])
 
@@ -126,28 +121,13 @@ def loops(tf: Any) -> dict[str, tuple[Step, Step]]:
         weights.assign_sub(0.001 * tape.gradient(loss, weights))
 
     plain = tf.function(gradient_step)
-    strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
-    with strategy.scope():
-        mirrored = tf.Variable(tf.ones([8, 1]))
-
-    def replica_step(x: Any) -> None:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(x @ mirrored)
-        gradient = tf.distribute.get_replica_context().all_reduce(
-            "sum", tape.gradient(loss, mirrored)
-        )
-        mirrored.assign_sub(0.001 * gradient)
-
-    replicated = tf.function(lambda x: strategy.run(replica_step, args=(x,)))
     data = tf.data.Dataset.from_tensors(batch).repeat()
     batches = iter(data)
-    distributed = iter(strategy.experimental_distribute_dataset(data))
     model = tf.keras.Sequential([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(1)])
     model.compile(optimizer="sgd", loss="mse")
     pairs = iter(tf.data.Dataset.from_tensors((batch, tf.ones([4, 1]))).repeat())
     found: dict[str, tuple[Step, Step]] = {
         "tf.function": (lambda: None, lambda: plain(next(batches))),
-        "MirroredStrategy, 2 replicas": (lambda: None, lambda: replicated(next(distributed))),
     }
     if getattr(find_spec("keras.src.backend"), "submodule_search_locations", None):  # Keras 3
         # `make_train_function` is looked up when it is called, because the hooks replace it.
@@ -214,24 +194,23 @@ def jax_hooks(rounds: int) -> list[float]:
 
 
 SCRIPT = """
-import json, os, time
+import time
 import tensorflow as tf
 marks = []
 class Marks(tf.keras.callbacks.Callback):
     def on_train_batch_begin(self, batch, logs=None):
-        marks.append((time.thread_time(), time.time()))
+        marks.append(time.thread_time())
 layers = [tf.keras.layers.Input((64,)), *(tf.keras.layers.Dense(64, activation="relu") for _ in range(8))]
 model = tf.keras.Sequential([*layers, tf.keras.layers.Dense(1)])
 model.compile("adam", "mse")
 data = tf.data.Dataset.from_tensors((tf.ones([32, 64]), tf.ones([32, 1]))).repeat(60)
 model.fit(data, callbacks=[Marks()], verbose=0)
-print(json.dumps([marks[0][0], marks[0][1] - float(os.environ["BEGUN"]), marks[31][1] - marks[30][1]]))
+print(marks[0])
 """
 
 
-def ran(folder: Path, *options: str) -> list[float]:
-    """Seconds up to the first step, of processor time and by the clock, and of the step after step 30."""
-    begun = str(time())
+def ran(folder: Path, *options: str) -> float:
+    """Seconds of processor time up to the first step."""
     done = subprocess.run(
         [sys.executable, *options, "train.py"],
         cwd=folder,
@@ -239,19 +218,17 @@ def ran(folder: Path, *options: str) -> list[float]:
             **os.environ,
             "TF_CPP_MIN_LOG_LEVEL": "3",
             "CUDA_VISIBLE_DEVICES": "-1",
-            "BEGUN": begun,
         },
         capture_output=True,
         text=True,
         check=True,
     )
-    seconds: list[float] = json.loads(done.stdout.splitlines()[-1])
-    return seconds
+    return float(done.stdout.splitlines()[-1])
 
 
 def start(rounds: int) -> list[float]:
-    """The start, the step in which a window of ten steps closes, and the sampling thread in it."""
-    added: list[list[float]] = []
+    """The start, and the sampling thread in a window of ten steps."""
+    added: list[float] = []
     shares: list[float] = []
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -261,47 +238,12 @@ def start(rounds: int) -> list[float]:
             with_capture = ran(
                 folder, "-m", "traceview", "capture", "--steps", "20:30", "--output", out
             )
-            added.append([a - b for a, b in zip(with_capture, alone, strict=True)])
+            added.append(with_capture - alone)
             (sidecar,) = (folder / out).rglob("*.traceview.json")
             python = json.loads(sidecar.read_text("utf-8"))["python"]
             shares.append(100 * python["cost_ns"] / python["window_ns"])
-    processor, clock, closing = (list(column) for column in zip(*added, strict=True))
-    row("start to the first step", processor, "s", "processor time of the main thread")
-    row("start to the first step", clock, "s", "by the clock")
-    row("close of a window of 10 steps", closing, "s", "by the clock")
+    row("start to the first step", added, "s", "processor time of the main thread")
     row("sampling thread, window of 10 steps", shares, "% of a core")
-    return []
-
-
-def graphs(rounds: int) -> list[float]:
-    """What is read off the graph of a large Keras model."""
-    tf = import_module("tensorflow")
-    inputs = tf.keras.layers.Input((64,))
-    x = inputs
-    for _ in range(120):
-        x = tf.keras.layers.Add()([x, tf.keras.layers.Dense(64, activation="gelu")(x)])
-        x = tf.keras.layers.LayerNormalization()(x)
-    model = tf.keras.Model(inputs, tf.keras.layers.Dense(1)(x))
-    optimizer = tf.keras.optimizers.Adam()
-    optimizer.build(model.trainable_variables)
-
-    def train_step(x: Any, y: Any) -> None:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((model(x, training=True) - y) ** 2)
-        optimizer.apply(tape.gradient(loss, model.trainable_variables))
-
-    traced = (
-        tf.function(train_step).get_concrete_function(tf.ones([32, 64]), tf.ones([32, 1])).graph
-    )
-    seconds = []
-    for _ in range(rounds):
-        gc.collect()
-        gc.disable()
-        begun = thread_time_ns()
-        describe_values([traced], {})
-        seconds.append((thread_time_ns() - begun) / 1e9)
-        gc.enable()
-    row("values of a graph", seconds, "s", f"{len(traced.get_operations()):,} ops")
     return []
 
 
@@ -309,7 +251,6 @@ PARTS: dict[str, tuple[Callable[[int], list[float]], int]] = {
     "hooks": (hooks, 50),
     "jax": (jax_hooks, 50),
     "start": (start, 4),
-    "graphs": (graphs, 5),
 }
 """What measures each part, and how many rounds of it."""
 

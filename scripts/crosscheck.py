@@ -2,7 +2,7 @@
 
     python -m scripts.crosscheck LOGDIR [--run NAME] [--top N]
 
-XProf makes its overview, input, op and kernel pages from a copy of the run, in a process of its own, which prints without
+XProf makes its overview, input and kernel pages from a copy of the run, in a process of its own, which prints without
 end and may crash. docs/viewers.md says by which rules it counts. It rounds times to nanoseconds; here they are picoseconds.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,13 +32,7 @@ from traceview.store.address import location_of
 from traceview.trace.reading.locate import RunFiles, choose_run, find_runs
 
 WIDTH: Final = 100
-PAGES: Final = ("overview_page", "input_pipeline_analyzer", "framework_op_stats", "kernel_stats")
-_CONCLUSION: Final = re.compile(r"Your program is (?P<verdict>\w+) input-bound")
-_WAITS: Final = ("none", "moderate", "high")
-_WAIT_LIMITS: Final = (0.05, 0.20)
-_VERDICTS: Final = {"HIGHLY": "high", "MODERATELY": "moderate", "POTENTIALLY": "potential"}
-_HALF_PRECISIONS: Final = ("bf16", "fp16", "fp8")
-
+PAGES: Final = ("overview_page", "input_pipeline_analyzer", "kernel_stats")
 PARTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "compute": ("deviceComputeTimeMs", ("compute",)),
     "collectives": ("deviceCollectivesTimeMs", ("communication", "device_wait")),
@@ -67,17 +60,13 @@ class Kernel:
 class Answer:
     """The numbers of a whole run; None where there is none.
 
-    `parts_ps`: of the mean step, by the names of `PARTS`. `idle_ps`: over all devices. `half_ratio`: compute in 16 bits.
-    `verdict`: on the input, high, moderate, potential (undecided) or none. `kernels`: by name.
+    `parts_ps`: of the mean step, by the names of `PARTS`. `kernels`: by name.
     """
 
     device_count: int | None = None
     step_count: int | None = None
     step_ps: int | None = None
     parts_ps: Mapping[str, int] = field(default_factory=dict)
-    idle_ps: int | None = None
-    half_ratio: float | None = None
-    verdict: str | None = None
     kernels: Mapping[str, Kernel] = field(default_factory=dict)
 
 
@@ -141,8 +130,6 @@ def parse(pages: Mapping[str, Any]) -> Answer:
     # Both pages hold the same steps.
     tables = (*_tables(pages.get("input_pipeline_analyzer")), *overview)
     steps = next((_rows(table) for table in tables if "stepTimeMs" in _columns(table)), [])
-    conclusion = _CONCLUSION.search(str(properties.get("input_conclusion", "")))
-    percent = str(properties.get("device_compute_16bit_percent", ""))
     return Answer(
         device_count=int(properties["device_core_count"]),
         step_count=len(steps),
@@ -152,9 +139,6 @@ def parse(pages: Mapping[str, Any]) -> Answer:
             for name, (column, _) in PARTS.items()
             if (mean_ps := _mean_ps(steps, column)) is not None
         },
-        idle_ps=_idle_ps(_tables(pages.get("framework_op_stats"))),
-        half_ratio=float(percent.removesuffix("%")) / 100 if percent.endswith("%") else None,
-        verdict=_VERDICTS.get(conclusion["verdict"], "none") if conclusion else None,
         kernels=_kernels(_tables(pages.get("kernel_stats"))),
     )
 
@@ -179,14 +163,6 @@ def _rows(table: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _mean_ps(steps: Sequence[Mapping[str, Any]], column: str) -> int | None:
     values = [float(step[column]) for step in steps if column in step]
     return round(PS_PER_MS * sum(values) / len(values)) if values else None
-
-
-def _idle_ps(tables: Sequence[Mapping[str, Any]]) -> int | None:
-    """The first table has the row IDLE; the second is the same without it."""
-    for row in _rows(tables[0]) if tables else ():
-        if (row.get("host_or_device"), row.get("type")) == ("Device", "IDLE"):
-            return round(float(row["total_self_time"]) * PS_PER_US)
-    return None
 
 
 def _kernels(tables: Sequence[Mapping[str, Any]]) -> dict[str, Kernel]:
@@ -231,18 +207,6 @@ def rows(report: traceview.Report, theirs: Answer) -> Iterator[Row]:
     for name, (_, states) in PARTS.items():
         ours = [sum(row.states.get(state, 0) for state in states) for row in devices]
         yield name, "_ps", ours, theirs.parts_ps.get(name)
-    idle = sum(row.idle_ps or 0 for row in times)
-    yield "idle, all steps and devices", "_ps", [idle], theirs.idle_ps
-    precisions = results.precision.devices if results.precision else ()
-    half = [
-        sum(row.precision_ps.get(precision, 0) for precision in _HALF_PRECISIONS) / row.compute_ps
-        for row in precisions
-        if row.compute_ps
-    ]
-    yield "compute in 16 bits", "_ratio", half, theirs.half_ratio
-    ratio = results.input.input_ratio if results.input else None
-    verdict = None if ratio is None else _WAITS[sum(ratio >= limit for limit in _WAIT_LIMITS)]
-    yield "input-bound", "", [verdict], theirs.verdict
 
 
 def section(

@@ -6,8 +6,6 @@
     python3 scripts/dev.py test [-- ARGS]   the tests, without TensorFlow; ARGS go to pytest
     python3 scripts/dev.py lint             ruff and mypy
     python3 scripts/dev.py check [-- ARGS]  all that CI runs; ARGS go to the pytest of its last stage
-    python3 scripts/dev.py bench [-- ARGS]  scripts/bench.py
-    python3 scripts/dev.py wheel            source distribution and wheel in dist/
 
 Environments are made on first use in .venv (and .venv-tensorflow), and made anew when what they were made from
 has changed. This file parses on older Pythons, so that they can say what is missing.
@@ -215,20 +213,24 @@ MAIN = Environment(ROOT / ".venv")
 WITH_TENSORFLOW = Environment(ROOT / ".venv-tensorflow")
 
 
-def demo(arguments: list[str]) -> None:
+def ready_with_tensorflow(group: str, announce: str = "") -> None:
     if sys.version_info >= NO_TENSORFLOW_FROM:
-        say("[dev] TensorFlow has no wheel for this Python: a recorded run is shown instead")
-        demo_recorded()
-        return
+        raise StageError(
+            "TensorFlow 2.21 has no wheel for this Python: start this file with 3.10 to 3.13"
+        )
+    WITH_TENSORFLOW.ready(group, announce=announce)
+
+
+def demo(arguments: list[str]) -> None:
     try:
-        WITH_TENSORFLOW.ready(
+        ready_with_tensorflow(
             "tensorflow",
-            announce="TensorFlow for CPUs is installed into .venv-tensorflow, once: about 400 MB to load,"
+            "TensorFlow for CPUs is installed into .venv-tensorflow, once: about 400 MB to load,"
             " 1.6 GB on disk. `dev.py demo --recorded` does without.",
         )
     except StageError as error:
         say(f"[dev] {error}")
-        say("[dev] TensorFlow could not be installed: a recorded run is shown instead")
+        say("[dev] a recorded run is shown instead")
         demo_recorded()
         return
     program = WITH_TENSORFLOW.program("traceview")
@@ -253,17 +255,6 @@ def lint(_: list[str]) -> None:
     run([MAIN.program("ruff"), "format", "--check", "."])
     run([MAIN.program("ruff"), "check", "."])
     run([MAIN.python, "-m", "mypy"])
-
-
-def bench(arguments: list[str]) -> None:
-    MAIN.ready("scripts")
-    run([MAIN.python, "-m", "scripts.bench", *arguments])
-
-
-def wheel(_: list[str]) -> None:
-    build_distributions(ROOT / "dist")
-    for path in sorted((ROOT / "dist").iterdir()):
-        print(path.relative_to(ROOT))
 
 
 def check(arguments: list[str]) -> None:
@@ -328,11 +319,7 @@ def test_in_browser() -> None:
 
 
 def test_with_tensorflow() -> None:
-    if sys.version_info >= NO_TENSORFLOW_FROM:
-        raise StageError(
-            "TensorFlow 2.21 has no wheel for this Python: start this file with 3.10 to 3.13"
-        )
-    WITH_TENSORFLOW.ready("test-tensorflow")
+    ready_with_tensorflow("test-tensorflow")
     # Alone: it would bring the GPU build of TensorFlow beside the CPU one.
     WITH_TENSORFLOW.install("--no-deps", "tf_keras==2.21.*")
     # What a file shares, most of all captures, is made once.
@@ -439,10 +426,8 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "test": test,
     "lint": lint,
     "check": check,
-    "bench": bench,
-    "wheel": wheel,
 }
-TAKE_ARGUMENTS = ("bench", "check", "demo", "test")
+TAKE_ARGUMENTS = ("check", "demo", "test")
 
 
 def main(arguments: list[str]) -> int:

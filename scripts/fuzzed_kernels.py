@@ -3,8 +3,7 @@ r"""Calls the compiled modules with what no trace holds, and compares them with 
     python -m scripts.fuzzed_kernels FIRST_SEED SECONDS
 
 One call per seed. Arguments keep the promises of the docstrings and nothing else: times lie anywhere in 62 bits, events touch,
-overlap and are empty. Messages follow the format of a trace, then bytes of them change; what gave a new outcome is changed
-further. The modules may be built with sanitizers, which end the process where memory is misused:
+overlap and are empty. Messages follow the format of a trace, then bytes of them change. The modules may be built with sanitizers, which end the process where memory is misused:
 
     CFLAGS="-O1 -g -fsanitize=address,undefined" python setup.py build_ext --inplace --force
     LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
@@ -27,6 +26,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from scripts.xspace import varint
 from traceview.base import sweeps_reference
 from traceview.base.sweeping import SWEEPS
 from traceview.xplane import decode_reference
@@ -208,22 +208,6 @@ _ENTRY: Final[dict[int, Any]] = {1: _VARINT, 2: _METADATA}
 PLANE: Final[dict[int, Any]] = {1: _VARINT, 2: _CONTENT, 3: LINE, 4: _ENTRY, 5: _ENTRY, 6: _STAT}
 SLOTS: Final = {1: 0, 2: 1, 3: 2, 300: 3, 0: 4, -5: 5, 1 << 40: 6, (1 << 63) - 1: 7}
 WANTED: Final = WantedStats.of(SLOTS)
-_MOST_KEPT: Final = 512
-_LONGEST: Final = 4096
-
-
-def varint(value: int, padding: int = 0) -> bytes:
-    """A number modulo 2**64, with `padding` bytes more than it needs, ten at most."""
-    value %= 1 << 64
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    for _ in range(min(padding, 10 - len(out))):
-        out[-1] |= 0x80
-        out.append(0)
-    return bytes(out)
 
 
 def message(choice: Random, schema: dict[int, Any]) -> bytes:
@@ -250,34 +234,14 @@ def _field(choice: Random, number: int, kind: Any) -> bytes:
     return tag + (varint(value, padding) if kind == _VARINT else b"")
 
 
-class _Corpus:
-    """Messages of one kind. What gave a new outcome is kept, to be changed further."""
-
-    def __init__(self, schema: dict[int, Any]) -> None:
-        self._schema = schema
-        self._kept: list[bytes] = []
-        self._outcomes: set[Any] = set()
-
-    def next(self, choice: Random) -> bytes:
-        """A new message, or one that is kept with some bytes changed."""
-        if not self._kept or choice.random() < 0.3:
-            return message(choice, self._schema)
-        data = bytearray(choice.choice(self._kept))
-        for _ in range(choice.choice((0, 1, 1, 2, 6))):
-            at = choice.randrange(len(data) + 1)
-            other = choice.choice((b"", choice.randbytes(1), _field(choice, 4, self._schema[1])))
-            data[at : at + choice.choice((0, 1, 1, 3))] = other
-        return bytes(data[:_LONGEST])
-
-    def learn(self, data: bytes, outcome: Any) -> None:
-        """Keep a message with a new outcome."""
-        if outcome not in self._outcomes:
-            self._outcomes.add(outcome)
-            self._kept.append(data)
-            del self._kept[:-_MOST_KEPT]
-
-
-_CORPORA: Final = {"decode_line": _Corpus(LINE), "read_plane": _Corpus(PLANE)}
+def _changed(choice: Random, schema: dict[int, Any]) -> bytes:
+    """A message of which at times some bytes are changed."""
+    data = bytearray(message(choice, schema))
+    for _ in range(choice.choice((0, 0, 1, 1, 2, 6))):
+        at = choice.randrange(len(data) + 1)
+        other = choice.choice((b"", choice.randbytes(1), _field(choice, 4, schema[1])))
+        data[at : at + choice.choice((0, 1, 1, 3))] = other
+    return bytes(data)
 
 
 def _bounds(choice: Random, data: bytes) -> tuple[bytes, int, int]:
@@ -289,7 +253,7 @@ def _bounds(choice: Random, data: bytes) -> tuple[bytes, int, int]:
 
 
 def _decoder_arguments(name: str, choice: Random) -> tuple[Any, ...]:
-    data = _CORPORA["read_plane" if name == "read_plane" else "decode_line"].next(choice)
+    data = _changed(choice, PLANE if name == "read_plane" else LINE)
     if name == "read_plane":
         return (data,)
     if name == "intern_contents":
@@ -300,7 +264,7 @@ def _decoder_arguments(name: str, choice: Random) -> tuple[Any, ...]:
         wrong = [choice.choice((*range(-2, len(data) + 2), *_EDGES))]
         return data, _int64([*known, *known[:1], *(wrong if choice.random() < 0.3 else ())])
     if name == "stats_by_slot":
-        lines = [_CORPORA["decode_line"].next(choice) for _ in range(choice.randrange(4))]
+        lines = [_changed(choice, LINE) for _ in range(choice.randrange(4))]
         columns = [DECODER.decode_line(of, 0, len(of), WANTED) for of in lines]
         stats = [(of.stat_event, of.stat_slot, of.stat_kind, of.stat_value) for of in columns]
         shifts = [choice.choice((0, 5, 1 << 40)) for _ in stats]
@@ -356,17 +320,6 @@ def compare(name: str, choice: Random) -> None:
         arguments = _decoder_arguments(name, choice)
     found, expected = (outcome_of(module, name, arguments) for module in modules)
     assert found == expected, f"{name}: {found!r:.300} for {expected!r:.300} of {arguments!r:.3000}"
-    if name in _CORPORA:
-        _CORPORA[name].learn(arguments[0], _shape_of(expected))
-
-
-def _shape_of(outcome: Any) -> Any:
-    """What kind of outcome it is: sizes and faults, without the values."""
-    if isinstance(outcome, tuple) and len(outcome) == 3 and isinstance(outcome[2], bytes):
-        return outcome[1]
-    if isinstance(outcome, tuple):
-        return tuple(map(_shape_of, outcome))
-    return len(outcome) if isinstance(outcome, str) else type(outcome).__name__
 
 
 def main(first_seed: int, seconds: float) -> int:

@@ -140,3 +140,17 @@ XEvent: Any = _CLASSES["XEvent"]
 XStat: Any = _CLASSES["XStat"]
 XEventMetadata: Any = _CLASSES["XEventMetadata"]
 XStatMetadata: Any = _CLASSES["XStatMetadata"]
+
+
+def varint(value: int, padding: int = 0) -> bytes:
+    """A number modulo 2**64 in base 128, with `padding` bytes more than it needs, ten at most."""
+    value %= 1 << 64
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    for _ in range(min(padding, 10 - len(out))):
+        out[-1] |= 0x80
+        out.append(0)
+    return bytes(out)

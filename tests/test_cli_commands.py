@@ -184,13 +184,6 @@ def test_closed_standard_streams(tmp_path: Path) -> None:
     assert (failed.returncode, failed.stdout) == (2, b"")
 
 
-def test_an_error_is_one_harmless_line(command: Command, tmp_path: Path) -> None:
-    done = command("analyze", str(tmp_path / "a\nb\x1b[31m"))
-    assert done.code == 3
-    assert len(done.err.splitlines()) == 1
-    assert "\x1b" not in done.err
-
-
 def test_a_closed_pipe_is_silent() -> None:
     process = started(*PROGRAM, "analyze", FIXTURE, "--format", "json")
     assert process.stdout

@@ -133,12 +133,6 @@ def test_runs_without_steps_are_refused(command: Command, tmp_path: Path) -> Non
     assert len(done.err.splitlines()) == 1
 
 
-def test_a_report_is_not_written_over(command: Command, saved: tuple[str, str]) -> None:
-    done = command("compare", *saved, "-o", saved[1], "--force")
-    assert done.code == 2
-    assert json.loads(Path(saved[1]).read_text(encoding="utf-8"))["schema_version"] == 2
-
-
 def test_redaction_leaves_no_name(command: Command, runs: tuple[str, str]) -> None:
     folder = Path(runs[0]).parent.name
     for format_ in ("terminal", "markdown", "json", "html"):

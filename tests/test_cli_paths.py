@@ -39,15 +39,10 @@ def trace_of(logs: Path) -> Path:
 WRITTEN = {
     "analyze {} -o report.txt": b"run ",
     "analyze {} -o report.JSON": b"{",
-    "analyze {} -o report --format json": b"{",
     "report {} -o page.html": b"<!DOCTYPE html>",
-    "report {} -o any-name --format markdown": b"# ",
     "report {} -o out": b"",
-    "report {} -o .": b"",
     "show gaps {} -o gaps.csv": b"device,",
-    "show gaps {} -o gaps.parquet": b"PAR1",
     "export {}": b"\n",
-    "export {} -o x.pftrace": b"\n",
     "export {} --to csv -o .": b"",
     "export {} --to parquet -o tables": b"",
     "compare {0} {0} -o same.md": b"## Both sides are one run",
@@ -81,16 +76,6 @@ def test_what_is_there_is_replaced_only_if_asked(
     assert {*files().values()} == {b"mine"}
     assert command(*words, "--force").code == 0
     assert files() == {Path("notes"): b"mine", **written}
-
-
-def test_a_pipe_in_place_of_a_sidecar(command: Command, logs: Path) -> None:
-    pipe = trace_of(logs).with_name("host-a.traceview.json")
-    os.mkfifo(pipe)
-    done = command("analyze", str(logs), "--format", "json")
-    assert done.code == 0, done.err
-    problems = json.loads(done.out)["capture"]["problems"]
-    (problem,) = [problem for problem in problems if problem["code"] == "sidecar-unreadable"]
-    assert problem["recorded"] == "host-a.traceview.json is not a regular file"
 
 
 @pytest.mark.parametrize(

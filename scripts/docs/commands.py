@@ -29,10 +29,8 @@ Reports go to standard output, everything else to standard error. Files are writ
 with `--force`. `traceview COMMAND --help` prints the same as this page (`python -m scripts.docs` makes it).
 """
 _EXAMPLE = "Example: "
-_COMMON_SHARE = 3
-"""Options that one of so many commands has, or more, are called the common ones."""
 _FEWEST = 2
-"""An option that so many commands have with the same help is explained once; an argument only if it is common."""
+"""An option that so many commands have with the same help is explained once."""
 
 
 def page() -> str:
@@ -49,26 +47,14 @@ def page() -> str:
         for command, context in singles
         for parameter in _parameters(command)
     )
-    common = {
-        option: text
-        for (option, text), count in counts.items()
-        if count >= len(singles) / _COMMON_SHARE
-    }
     shared = {
         option: text
         for (option, text), count in counts.items()
-        if option not in common and count >= _FEWEST and option.startswith("`-")
+        if count >= _FEWEST and option.startswith("`-")
     }
-    blocks = [
-        _HEAD,
-        "## Options of many commands",
-        "The common options:",
-        _listed(dict(sorted(common.items()))),
-        "Others that several commands have:",
-        _listed(dict(sorted(shared.items()))),
-    ]
+    blocks = [_HEAD, "## Options of many commands", _listed(dict(sorted(shared.items())))]
     for name, command in commands.items():
-        blocks += _of_command(name, command, common, shared)
+        blocks += _of_command(name, command, shared)
     blocks += ["## Exit codes", _exit_codes()]
     return "\n\n".join(block.strip() for block in blocks if block) + "\n"
 
@@ -77,9 +63,7 @@ def _listed(options: dict[str, str]) -> str:
     return "\n".join(f"- {option}: {text}" for option, text in options.items())
 
 
-def _of_command(
-    name: str, command: Any, common: dict[str, str], shared: dict[str, str]
-) -> Iterator[str]:
+def _of_command(name: str, command: Any, shared: dict[str, str]) -> Iterator[str]:
     """The part of a command."""
     paragraphs, example = [], ""
     for paragraph in _paragraphs(command.help):
@@ -96,17 +80,10 @@ def _of_command(
         for parameter in _parameters(command)
         for option, text in [_option(parameter, context)]
     }
-    also = [
-        _code(name)
-        for option, (name, text) in options.items()
-        if text in (common.get(option), shared.get(option))
-    ]
+    also = [_code(name) for option, (name, text) in options.items() if text == shared.get(option)]
     yield _listed(
         {option: text for option, (name, text) in options.items() if _code(name) not in also}
     )
-    if all(option in options and options[option][1] == common[option] for option in common):
-        ours = {_code(options[option][0]) for option in common}
-        also = ["the common options", *(name for name in also if name not in ours)]
     if also:
         yield f"Also: {', '.join(also)}"
     if name == "show":

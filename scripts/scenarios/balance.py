@@ -6,7 +6,6 @@ from scripts.cuda_trace import PROFILE_START_NS, V100_STATS
 from scripts.scenarios.devices import slower_gpu
 from scripts.scenarios.model import (
     Scenario,
-    Step,
     Truth,
     findings_truth,
     marked_steps,
@@ -134,30 +133,6 @@ def empty_last_batch() -> Scenario:
         step.kernel(0, 2, 42 if index < 3 else 6)
         step.kernel(1, 2, 42 if index < 3 else 2.5)
     return scenario(trace, must_not=["straggler-gpu", "serial-gpus", "marginal-gpu"])
-
-
-def _training(step: Step, ordinal: int, phases: str) -> None:
-    """10 ms of forward, 20 of backward and 5 of the optimizer; `phases` holds their first letters."""
-    if "f" in phases:
-        step.kernel(ordinal, 2, 12, op="model/dense/MatMul:MatMul")
-    if "b" in phases:
-        step.kernel(ordinal, 12, 32, op="gradient_tape/model/dense/MatMul/MatMul_1:MatMul")
-    if "o" in phases:
-        step.kernel(ordinal, 32, 37, op="Adam/Adam/ResourceApplyAdam:ResourceApplyAdam")
-
-
-def gradients_on_one() -> Scenario:
-    """GPU 0 trains; GPU 1 only runs a forward pass, as for validation."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        _training(step, 0, "fbo")
-        _training(step, 1, "f")
-    return scenario(
-        trace,
-        ["single-gpu-gradients"],
-        ["marginal-gpu", "straggler-gpu"],
-        gradients={"reasons": ()},
-    )
 
 
 def logical_cpus_in_turn() -> Scenario:

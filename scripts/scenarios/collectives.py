@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace, Ref, Stats
@@ -28,19 +28,8 @@ GRADIENT_BYTES = 25_000_000
 Span = tuple[float, float]
 
 
-def _scenario(
-    trace: CudaTrace,
-    collectives: Truth,
-    must: Sequence[str] = (),
-    *,
-    sidecar: Mapping[str, Any] | None = None,
-) -> Scenario:
-    never = ["unused-gpu", "marginal-gpu"]
-    return scenario(trace, must, never, sidecar=sidecar, collectives=collectives)
-
-
-def _for(count: int, value: float) -> Truth:
-    return {f"GPU:{ordinal}": ms(value) for ordinal in range(count)}
+def _scenario(trace: CudaTrace, *must: str, **truth: Any) -> Scenario:
+    return scenario(trace, must, ["unused-gpu", "marginal-gpu"], **truth)
 
 
 def all_reduce(
@@ -115,17 +104,7 @@ def layer_collectives() -> Scenario:
     trace = new_trace()
     for index, step in enumerate(marked_steps(trace)):
         layer_step(step, 100 * index)
-    return _scenario(
-        trace,
-        {
-            "count": 36,
-            "count_per_step": 9,
-            "matched_by": "keys",
-            "transfer_ps": ms(36),
-            "transfer_per_step_ps": ms(9),
-        },
-        ["small-collectives"],
-    )
+    return _scenario(trace, "small-collectives")
 
 
 def overlapped_collectives() -> Scenario:
@@ -135,14 +114,7 @@ def overlapped_collectives() -> Scenario:
         for ordinal in range(4):
             step.kernel(ordinal, 0.1, 46)
         all_reduce(step, [(20, 32)] * 4, instance=100 + index, asked_ms=0.5)
-    return _scenario(
-        trace,
-        {
-            "count": 4,
-            "transfer_ps": ms(48),
-            "overlap_ratio": 1.0,
-        },
-    )
+    return _scenario(trace)
 
 
 def mixed_collectives() -> Scenario:
@@ -155,7 +127,7 @@ def mixed_collectives() -> Scenario:
         all_reduce(step, [(40, 46)] * 2, instance=8, asked_ms=1.5)
     return _scenario(
         trace,
-        {
+        collectives={
             "count": 8,
             "count_per_step": 2,
             "matched_by": "keys",
@@ -177,16 +149,7 @@ def late_by_turns() -> Scenario:
             step.kernel(ordinal, end_ms - 30, end_ms)
             spans.append((end_ms, 40.0))
         all_reduce(step, spans, instance=100 + index, asked_ms=0.5)
-    # In three steps 8 ms in the collective, of which 6 are waiting; in the fourth 2.
-    return _scenario(
-        trace,
-        {
-            "count": 4,
-            "transfer_ps": ms(8),
-            "last_counts": {f"GPU:{ordinal}": 1 for ordinal in range(4)},
-        },
-        ["late-by-turns"],
-    )
+    return _scenario(trace, "late-by-turns")
 
 
 def pipeline_of_two() -> Scenario:
@@ -200,14 +163,7 @@ def pipeline_of_two() -> Scenario:
             for ordinal, start_ms in enumerate(waits_from):
                 step.kernel(ordinal, start_ms, sent_at + 1, name=SEND_NAME, stream=22)
         all_reduce(step, [(43, 44), (33, 44)], instance=200 + index, asked_ms=0.5)
-    return _scenario(
-        trace,
-        {
-            "count": 12,
-            "transfer_ps": ms(12),
-        },
-        ["pipeline-bubble"],
-    )
+    return _scenario(trace, "pipeline-bubble")
 
 
 def cut_collectives() -> Scenario:
@@ -229,7 +185,7 @@ def cut_collectives() -> Scenario:
                 )  # fmt: skip
     return _scenario(
         trace,
-        {
+        collectives={
             "count": 8,
             "incomplete_count": 1,
             "count_per_step": 2,
@@ -251,20 +207,10 @@ def rccl() -> Scenario:
         for ordinal in range(2):
             step.kernel(ordinal, 0.1, 40)
             step.kernel(ordinal, 36, 42, name=RCCL_NAME, op=REDUCE_OP, stream=22)
-    return _scenario(
-        trace,
-        {
-            "count": 4,
-            "matched_by": "order",
-            "transfer_ps": ms(24),
-            "overlap_ratio": 0.667,
-        },
-    )
+    return _scenario(trace)
 
 
 # Ways without NCCL
-
-_NO_TIMES: Truth = {"count": 0, "transfer_ps": 0, "matched_by": None, "overlap_ratio": None}
 
 
 def _sum(step: Step, ordinal: int, start_ms: float, end_ms: float, op: str) -> None:
@@ -290,13 +236,7 @@ def cpu_bounce() -> Scenario:
                 ordinal, "H2D", 43.7, 44.7, size=GRADIENT_BYTES, stats=summed, launch_ms=43.65
             )
             step.kernel(ordinal, 44.8, 46, op="sgd/update:ResourceApplyGradientDescent")
-    return _scenario(
-        trace,
-        {
-            **_NO_TIMES,
-        },
-        ["reduction-off-gpu"],
-    )
+    return _scenario(trace, "reduction-off-gpu")
 
 
 def one_device() -> Scenario:
@@ -310,7 +250,7 @@ def one_device() -> Scenario:
         _sum(step, 0, 42.2, 42.7, "sgd/AddN")
         for place, target in enumerate((1, 2, 3)):
             _p2p(step, 0, target, 42.8 + 2 * place, 44.8 + 2 * place, GRADIENT_BYTES)
-    return _scenario(trace, _NO_TIMES, ["d2d-copies"])
+    return _scenario(trace, "d2d-copies")
 
 
 def scalar_loss() -> Scenario:
@@ -324,7 +264,7 @@ def scalar_loss() -> Scenario:
         _sum(step, 0, 42.2, 42.21, "AddN")
         step.copy(0, "D2H", 42.3, 42.31, size=4, stream=23)
         step.host("Sum_1/AddN:AddN", 42.4, 42.41, thread=executor)
-    return _scenario(trace, _NO_TIMES)
+    return _scenario(trace)
 
 
 def collective_ring() -> Scenario:
@@ -337,12 +277,7 @@ def collective_ring() -> Scenario:
         for ordinal in range(2):
             step.kernel(ordinal, 0.1, 40)
             _p2p(step, ordinal, 1 - ordinal, 40.1, 42.1, GRADIENT_BYTES)
-    return _scenario(
-        trace,
-        {
-            **_NO_TIMES,
-        },
-    )
+    return _scenario(trace)
 
 
 def embedding() -> Scenario:
@@ -355,14 +290,7 @@ def embedding() -> Scenario:
                 op = f"adam/Collective{kind}V2:Collective{kind}V2"
                 name = NCCL_NAME if kind == "Reduce" else NCCL_GATHER_NAME
                 step.kernel(ordinal, start_ms, start_ms + 1, name=name, op=op, stream=22)
-    return _scenario(
-        trace,
-        {
-            "count": 12,
-            "count_per_step": 3,
-            "transfer_ps": ms(12),
-        },
-    )
+    return _scenario(trace)
 
 
 def several_packs() -> Scenario:
@@ -387,7 +315,7 @@ def several_packs() -> Scenario:
         "training": {"gradient_bytes": BUFFER_BYTES},
         "strategy": {"class": "MirroredStrategy", "packs": 1},
     }
-    return _scenario(trace, collectives, ["collective-exposed"], sidecar=sidecar)
+    return _scenario(trace, "collective-exposed", sidecar=sidecar, collectives=collectives)
 
 
 # Several hosts

@@ -3,31 +3,11 @@
 from __future__ import annotations
 
 from scripts.cuda_trace import Ref, Stats
-from scripts.scenarios.model import (
-    Scenario,
-    Truth,
-    device_truth,
-    findings_truth,
-    marked_steps,
-    ms,
-    new_trace,
-    steps_truth,
-    window_truth,
-)
+from scripts.scenarios.model import Scenario, device_truth, marked_steps, new_trace, scenario
 
 WINDOW_MS = 199.9
 SMALL_COPY_COUNT = 300
 SMALL_COPY_BYTES = 4096
-
-
-def _truth(device: Truth, transfers: Truth, *, must: list[str], must_not: list[str]) -> Truth:
-    return {
-        "windows": window_truth(WINDOW_MS),
-        "steps": steps_truth([50, 50, 50, 49.9], 50),
-        "device_time": {"GPU:0": device},
-        "transfers": {"GPU:0": transfers},
-        "findings": findings_truth(must, must_not),
-    }
 
 
 def overlapped_copies() -> Scenario:
@@ -36,25 +16,8 @@ def overlapped_copies() -> Scenario:
     for step in marked_steps(trace):
         step.copy(0, "H2D", 5, 25, size=100_000_000)
         step.kernel(0, 2, 46)
-    device = device_truth(
-        WINDOW_MS,
-        compute=176,
-        totals={"h2d": 80},
-        idle=23.9,
-        kernels=4,
-        copies=4,
-        h2d_bytes=400_000_000,
-    )
-    h2d: Truth = {
-        "bytes": 400_000_000,
-        "count": 4,
-        "busy_ps": ms(80),
-        "exposed_ps": 0,
-        "exposed_ratio": 0.0,
-        "bytes_per_second": 5_000_000_000,
-    }
-    truth = _truth(device, {"h2d": h2d}, must=[], must_not=["h2d-exposed"])
-    return Scenario({"host0": trace}, truth)
+    device = device_truth(WINDOW_MS, compute=176, idle=23.9)
+    return scenario(trace, must_not=["h2d-exposed"], device_time={"GPU:0": device})
 
 
 def small_copies() -> Scenario:
@@ -65,21 +28,8 @@ def small_copies() -> Scenario:
             start_ms = 1 + 0.02 * index
             step.copy(0, "H2D", start_ms, start_ms + 0.01, size=SMALL_COPY_BYTES)
         step.kernel(0, 7, 47)
-    count = 4 * SMALL_COPY_COUNT
-    size = count * SMALL_COPY_BYTES
-    device = device_truth(
-        WINDOW_MS, compute=160, h2d=12, idle=27.9, kernels=4, copies=count, h2d_bytes=size
-    )
-    h2d: Truth = {
-        "bytes": size,
-        "count": count,
-        "busy_ps": ms(12),
-        "exposed_ps": ms(12),
-        "exposed_ratio": 0.06,
-        # The last copy ends at 6.99 ms, 10 µs before the kernel starts.
-    }
-    truth = _truth(device, {"h2d": h2d}, must=["h2d-exposed"], must_not=[])
-    return Scenario({"host0": trace}, truth)
+    device = device_truth(WINDOW_MS, compute=160, h2d=12, idle=27.9)
+    return scenario(trace, ["h2d-exposed"], device_time={"GPU:0": device})
 
 
 def read_back() -> Scenario:
@@ -88,14 +38,8 @@ def read_back() -> Scenario:
     for step in marked_steps(trace):
         step.kernel(0, 2, 30)
         step.copy(0, "D2H", 30, 30.5, size=4, launch_ms=1)
-    device = device_truth(
-        WINDOW_MS, compute=112, d2h=2, idle=85.9, kernels=4, copies=4, d2h_bytes=16
-    )
-    transfers: Truth = {
-        "d2h": {"bytes": 16, "count": 4, "exposed_ps": ms(2)},
-    }
-    truth = _truth(device, transfers, must=[], must_not=["h2d-exposed"])
-    return Scenario({"host0": trace}, truth)
+    device = device_truth(WINDOW_MS, compute=112, d2h=2, idle=85.9)
+    return scenario(trace, must_not=["h2d-exposed"], device_time={"GPU:0": device})
 
 
 def cpu_op_between() -> Scenario:
@@ -110,20 +54,5 @@ def cpu_op_between() -> Scenario:
         step.host("model/where/Where:Where", 11.1, 13, thread=executor)
         step.copy(0, "H2D", 13.2, 14.2, size=500_000, stats=up, launch_ms=13.1)
         step.kernel(0, 14.3, 40)
-    device = device_truth(
-        WINDOW_MS,
-        compute=134.8,
-        d2h=4,
-        h2d=4,
-        idle=57.1,
-        kernels=8,
-        copies=8,
-        h2d_bytes=2_000_000,
-        d2h_bytes=4_000_000,
-    )
-    transfers: Truth = {
-        "h2d": {"bytes": 2_000_000, "exposed_ps": ms(4)},
-        "d2h": {"bytes": 4_000_000, "exposed_ps": ms(4)},
-    }
-    truth = _truth(device, transfers, must=["cpu-heavy-op"], must_not=["h2d-exposed"])
-    return Scenario({"host0": trace}, truth)
+    device = device_truth(WINDOW_MS, compute=134.8, d2h=4, h2d=4, idle=57.1)
+    return scenario(trace, ["cpu-heavy-op"], ["h2d-exposed"], device_time={"GPU:0": device})

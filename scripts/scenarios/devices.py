@@ -46,23 +46,10 @@ def eight_balanced() -> Scenario:
         for ordinal in range(8):
             step.kernel(ordinal, 0.1, 45)
             step.all_reduce(ordinal, 42, 48)
-    device = device_truth(
-        WINDOW_MS,
-        compute=179.6,
-        collective=12,
-        totals={"collective": 24},
-        idle=8.3,
-        kernels=4,
-        collectives=4,
-    )
+    device = device_truth(WINDOW_MS, compute=179.6, collective=12, idle=8.3)
     devices = [f"GPU:{ordinal}" for ordinal in range(8)]
     truth = _truth(
         dict.fromkeys(devices, device),
-        collectives={
-            "count": 4,
-            "transfer_ps": ms(24),
-            "overlap_ratio": 0.5,
-        },
         balance={"concurrency_ratio": 1.0},
         findings=findings_truth(
             [],
@@ -80,16 +67,11 @@ def slower_gpu() -> Scenario:
             end_ms = 38 if ordinal == 2 else 32
             step.kernel(ordinal, 2, end_ms)
             step.all_reduce(ordinal, end_ms, 40)
-    fast = device_truth(WINDOW_MS, compute=120, collective=32, idle=47.9, kernels=4, collectives=4)
-    slow = device_truth(WINDOW_MS, compute=144, collective=8, idle=47.9, kernels=4, collectives=4)
+    fast = device_truth(WINDOW_MS, compute=120, collective=32, idle=47.9)
+    slow = device_truth(WINDOW_MS, compute=144, collective=8, idle=47.9)
     devices = {f"GPU:{ordinal}": slow if ordinal == 2 else fast for ordinal in range(4)}
     truth = _truth(
         devices,
-        collectives={
-            "count": 4,
-            "transfer_ps": ms(8),
-            "last_counts": {"GPU:0": 0, "GPU:1": 0, "GPU:2": 4, "GPU:3": 0},
-        },
         findings=findings_truth(["straggler-gpu"], ["marginal-gpu"]),
     )
     return Scenario({"host0": trace}, truth)
@@ -101,9 +83,9 @@ def copy_only() -> Scenario:
     for step in marked_steps(trace):
         step.kernel(0, 2, 42)
         step.copy(1, "H2D", 2, 3, size=1000)
-    gpu1 = device_truth(WINDOW_MS, status="copy_only", h2d=4, idle=195.9, copies=4, h2d_bytes=4000)
+    gpu1 = device_truth(WINDOW_MS, status="copy_only", h2d=4, idle=195.9)
     truth = _truth(
-        {"GPU:0": device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4), "GPU:1": gpu1},
+        {"GPU:0": device_truth(WINDOW_MS, compute=160, idle=39.9), "GPU:1": gpu1},
         idle={"GPU:1": idle_truth(states={"no_work": 195.9})},
         findings=findings_truth(["unused-gpu"], ["marginal-gpu"]),
     )
@@ -122,16 +104,8 @@ def memory_only() -> Scenario:
     trace.allocation(
         1, ms(60), held_bytes=512 * mib, peak_bytes=600 * mib, changed_bytes=88 * mib, freed=True
     )
-    gpu1 = {
-        **device_truth(WINDOW_MS, status="memory_only", idle=199.9),
-        "memory_held_bytes": 512 * mib,
-        "memory_peak_bytes": 600 * mib,
-    }
-    gpu0 = {
-        **device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4),
-        "memory_held_bytes": None,
-        "memory_peak_bytes": None,
-    }
+    gpu0 = device_truth(WINDOW_MS, compute=160, idle=39.9)
+    gpu1 = device_truth(WINDOW_MS, status="memory_only", idle=199.9)
     truth = _truth(
         {"GPU:0": gpu0, "GPU:1": gpu1},
         idle={"GPU:1": idle_truth(states={"no_work": 199.9})},
@@ -149,7 +123,7 @@ def two_hosts() -> Scenario:
         for step in marked_steps(trace, first_ms=10 - delay_ms):
             step.kernel(0, 2, 42)
         traces[host] = trace
-    device = device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4)
+    device = device_truth(WINDOW_MS, compute=160, idle=39.9)
     start_ps = ORIGIN_PS + ms(10)
     truth: Truth = {
         "windows": {
@@ -186,30 +160,9 @@ def hidden_transfers() -> Scenario:
             launch_ps=step.at(0.06), launch_name="Memset",
         )  # fmt: skip
     device = device_truth(
-        WINDOW_MS,
-        compute=144,
-        collective=8,
-        h2d=8,
-        d2h=4,
-        d2d=8,
-        memset=4,
-        totals={"collective": 16, "h2d": 12, "d2h": 8, "d2d": 12, "memset": 8},
-        idle=23.9,
-        kernels=12,
-        collectives=4,
-        copies=16,
-        memsets=4,
-        h2d_bytes=4000,
-        d2h_bytes=400,
-        d2d_bytes=44,
+        WINDOW_MS, compute=144, collective=8, h2d=8, d2h=4, d2d=8, memset=4, idle=23.9
     )
-    transfers = {
-        "h2d": {"bytes": 4000, "busy_ps": ms(12), "exposed_ps": ms(8), "exposed_ratio": 0.04},
-        "d2h": {"bytes": 400, "busy_ps": ms(8), "exposed_ps": ms(4), "exposed_ratio": 0.02},
-        "d2d": {"bytes": 44, "busy_ps": ms(12), "exposed_ps": ms(8)},
-    }
-    truth = _truth({"GPU:0": device}, transfers={"GPU:0": transfers})
-    return Scenario({"host0": trace}, truth)
+    return Scenario({"host0": trace}, _truth({"GPU:0": device}))
 
 
 def _rocm_copy(step: Step, thread: Line, call: str, start_ms: float, end_ms: float) -> None:
@@ -249,22 +202,7 @@ def rocm() -> Scenario:
         _rocm_copy(step, thread, "hipMemcpyDtoDAsync", 45, 45.5)
         _rocm_copy(step, thread, "hipLaunchHostFunc", 45.5, 46)
         _rocm_copy(step, thread, "hipMemsetAsync", 46, 46.5)
-    device = device_truth(
-        WINDOW_MS,
-        compute=160,
-        h2d=4,
-        d2h=2,
-        d2d=4,
-        memset=2,
-        idle=27.9,
-        kernels=4,
-        copies=16,
-        memsets=4,
-        h2d_bytes=None,
-        d2h_bytes=None,
-        d2d_bytes=None,
-    )
-    device["unknown_direction_count"] = 4
+    device = device_truth(WINDOW_MS, compute=160, h2d=4, d2h=2, d2d=4, memset=2, idle=27.9)
     return Scenario({"host0": trace}, _truth({"GPU:0": device}))
 
 
@@ -282,7 +220,7 @@ def opaque_graph() -> Scenario:
             launch_ps=step.at(0.011),
             launch_name="cuGraphLaunch (CudaGraph:7)",
         )
-    device = device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4)
+    device = device_truth(WINDOW_MS, compute=160, idle=39.9)
     truth = _truth(
         {"GPU:0": device},
         precision={"GPU:0": {"unknown": ms(160)}, "tensor_core_ratio": 0.0},
@@ -302,7 +240,7 @@ def graph_nodes() -> Scenario:
             trace.kernel(
                 0, step.at(start_ms), step.at(end_ms), stats=node_stats, correlation_id=number
             )
-    device = device_truth(WINDOW_MS, compute=144, idle=55.9, kernels=12)
+    device = device_truth(WINDOW_MS, compute=144, idle=55.9)
     truth = _truth({"GPU:0": device})
     return Scenario({"host0": trace}, truth)
 

@@ -80,11 +80,7 @@ def tpu_streams_weights() -> Scenario:
         op("%fusion.7 = bf16[64,4096]{1,0} fusion(%x, %copy-done.3)", step.at(47), step.at(50))
     return scenario(
         trace,
-        device_time={
-            "TPU:0": device_truth(
-                200, compute=12, h2d=186, idle=2, kernels=4, copies=8, h2d_bytes=None
-            )
-        },
+        device_time={"TPU:0": device_truth(200, compute=12, h2d=186, idle=2)},
         must=["h2d-exposed"],
     )
 
@@ -112,8 +108,8 @@ def xla_on_cpus() -> Scenario:
             step.host("all-reduce.5", 0.5 + busy_ms, 32, stats, thread=thread)
         step.host("PjitFunction(step)", 49.9, 50, thread=main)
     devices = {
-        "CPU:0": device_truth(200, compute=40, collective=86, idle=74, kernels=4, collectives=4),
-        "CPU:1": device_truth(200, compute=120, collective=6, idle=74, kernels=4, collectives=4),
+        "CPU:0": device_truth(200, compute=40, collective=86, idle=74),
+        "CPU:1": device_truth(200, compute=120, collective=6, idle=74),
     }
     return scenario(trace, device_time=devices, must=["between-calls"])
 
@@ -328,14 +324,6 @@ def sixty_four_healthy() -> Scenario:
     return Scenario(traces, {"findings": findings})
 
 
-def four_healthy() -> Scenario:
-    """Four GPUs train alike and compute 98 % of the time: nothing to complain about."""
-    trace = new_trace()
-    for step in _steps(trace):
-        _healthy_step(step, range(4))
-    return scenario(trace, must_not=["collective-exposed", "straggler-gpu", "serial-gpus"])
-
-
 def small_steps() -> Scenario:
     """Steps of 6.1 ms in which 16 host ops of 0.1 ms come before the kernel; the profiler made them no longer."""
     trace = new_trace()
@@ -393,6 +381,5 @@ SHARES: Final[Mapping[str, tuple[int, int]]] = {
     "small_steps": (10 * 16 * ms(0.1), 10 * ms(6.1)),
     # Communication, of runs without a problem.
     "sixty_four_healthy": (64 * 4 * ms(0.9), 64 * 4 * ms(50)),
-    "four_healthy": (4 * 4 * ms(0.9), 4 * 4 * ms(50)),
 }
 """Time in the leading state over all visible devices and used steps, and devices × steps × length, in picoseconds."""

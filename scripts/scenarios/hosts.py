@@ -15,7 +15,6 @@ from scripts.scenarios.model import (
     ORIGIN_PS,
     Scenario,
     Truth,
-    device_truth,
     findings_truth,
     marked_steps,
     ms,
@@ -51,18 +50,6 @@ def _worker(
         late_ms = ends_us[index] / 1000 if ends_us else 0
         all_reduce(step, [(38, _REDUCED_MS + late_ms)], instance=100 + index, asked_ms=0.5)
     return trace
-
-
-def _device(window_ms: float, count: int) -> Truth:
-    compute = round(44.9 * count, 1)
-    return device_truth(
-        window_ms,
-        compute=compute,
-        totals={"collective": 6 * count},
-        idle=round(window_ms - compute, 3),
-        kernels=count,
-        collectives=count,
-    )
 
 
 def _windows(starts_ms: Mapping[str, float], window_ms: float) -> Truth:
@@ -111,12 +98,9 @@ def sixteen_skewed_clocks() -> Scenario:
         # The differences are -2, -1, 0, 1 and 2 µs and the skew: their median deviation is 1 µs.
         clocks[host] = _clock(-skews_ms[host], 1_482_600, 5) if place else _REFERENCE
     # Moved as its clock says, each profile began when it did, host0's first.
-    devices = [f"{host}/GPU:0" for host in traces]
     truth: Truth = {
         "clocks": clocks,
         "windows": _windows(dict.fromkeys(traces, FIRST_MS), 249.9),
-        "device_time": dict.fromkeys(devices, _device(249.9, 5)),
-        "collectives": {"count": 5, "last_counts": dict.fromkeys(devices, 0)},
         "findings": findings_truth([], _QUIET),
     }
     return Scenario(traces, truth)
@@ -140,11 +124,6 @@ def drifting_clock() -> Scenario:
             **_windows({"host0": FIRST_MS + 0.0125}, 549.9),
             **_windows({"host1": FIRST_MS}, 549.925),
         },
-        "device_time": {
-            "host0/GPU:0": _device(549.9, 11),
-            "host1/GPU:0": _device(549.925, 11),
-        },
-        "collectives": {"count": 11, "last_counts": {"host0/GPU:0": 0, "host1/GPU:0": 0}},
         "findings": findings_truth([], _QUIET),
     }
     return Scenario(traces, truth)
@@ -180,9 +159,6 @@ def missing_worker() -> Scenario:
             host: window_truth(length, host=host, start_ps=ORIGIN_PS + ms(FIRST_MS))[host]
             for host, length in lengths_ms.items()
         },
-        "device_time": {
-            f"{host}/GPU:0": _device(lengths_ms[host], count) for host, count in counts.items()
-        },
         # Of how many devices the fourth worker has nobody knows.
         "collectives": {
             "count": 4,
@@ -207,15 +183,6 @@ def parameter_servers() -> Scenario:
         for step in marked_steps(trace):
             step.kernel(0, 2, compute_ms)
         traces[host] = trace
-    rows = {
-        f"{host}/GPU:0": device_truth(
-            199.9,
-            compute=4 * length,
-            idle=199.9 - 4 * length,
-            kernels=4,
-        )
-        for host, length in (("vm_chief0", 30), ("vm_w0", 30), ("vm_w1", 42))
-    }
     sizes = {"chief": 1, "worker": 2, "ps": 1}
     sidecars = {
         "vm_chief0": _task("chief", 0, sizes),
@@ -228,7 +195,6 @@ def parameter_servers() -> Scenario:
             for host, role in zip(traces, ("chief 0", "worker 0", "worker 1"), strict=True)
         },
         "windows": {host: window_truth(199.9, host=host)[host] for host in traces},
-        "device_time": rows,
         "findings": findings_truth([], [*_QUIET, "marginal-gpu"]),
     }
     return Scenario(traces, truth, sidecars)
@@ -236,9 +202,8 @@ def parameter_servers() -> Scenario:
 
 def sixteen_hosts_of_eight() -> Scenario:
     """128 GPUs that train alike but two: one is a tenth slower, so that all wait for it, and one is not used."""
-    traces, clocks, rows = {}, {}, {}
+    traces, clocks, devices = {}, {}, []
     slow, unused = ("host5", 3), ("host9", 7)
-    alike = device_truth(199.9, compute=159.6, collective=24, idle=16.3, kernels=4, collectives=4)
     for place in range(16):
         host = f"host{place}"
         ahead_ms = 0.25 * place * (-1) ** place
@@ -246,7 +211,7 @@ def sixteen_hosts_of_eight() -> Scenario:
         trace = CudaTrace(host, start_ns=start_ns, stop_ns=start_ns + 250 * _MS_NS)
         for ordinal in range(8):
             trace.gpu(ordinal)
-            rows[f"{host}/GPU:{ordinal}"] = alike
+            devices.append(f"{host}/GPU:{ordinal}")
         for index, step in enumerate(marked_steps(trace, first_ms=FIRST_MS)):
             spans = []
             for ordinal in range(8 if host != unused[0] else 7):
@@ -256,19 +221,14 @@ def sixteen_hosts_of_eight() -> Scenario:
             all_reduce(step, spans, instance=100 + index, asked_ms=0.5)
         traces[host] = trace
         clocks[host] = _clock(-ahead_ms, 0, 4) if place else _REFERENCE
-    rows["host5/GPU:3"] = device_truth(
-        199.9, compute=175.6, collective=8, idle=16.3, kernels=4, collectives=4
-    )
-    rows["host9/GPU:7"] = device_truth(199.9, status="empty", idle=199.9)
     truth: Truth = {
         "clocks": clocks,
         "windows": _windows(dict.fromkeys(traces, FIRST_MS), 199.9),
-        "device_time": rows,
         "collectives": {
             "count": 4,
             "device_count": 127,
             "transfer_ps": ms(8),
-            "last_counts": {key: 4 * (key == "host5/GPU:3") for key in rows},
+            "last_counts": {key: 4 * (key == "host5/GPU:3") for key in devices},
         },
         "findings": findings_truth(["straggler-gpu", "unused-gpu"]),
     }

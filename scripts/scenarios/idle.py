@@ -60,25 +60,18 @@ class Run:
         at_ms: float,
         *,
         kernel_ms: float = KERNEL_MS,
-        before_launch: tuple[str, float] | None = None,
         queued_ms: float = 0.005,
     ) -> float:
-        """Call the step function at a moment of the step; returns when its kernel ends.
-
-        `before_launch`: an op on the executor thread, and how long it runs before the kernel is launched.
-        """
+        """Call the step function at a moment of the step; returns when its kernel ends."""
         key = U64(2**63 + 7000 + self._calls)
         call_id = 500 + self._calls
         self._calls += 1
-        busy_ms = before_launch[1] if before_launch else 0
-        launch_ms = at_ms + 0.02 + busy_ms
+        launch_ms = at_ms + 0.02
         end_ms = launch_ms + 0.02
         run = {"id": call_id, "_r": 1, "_pt": EXECUTOR, "_p": key}
         step.host("FunctionRun", at_ms, end_ms + 0.01, run)
         process = {"id": call_id, "iter_num": 0, "_ct": EXECUTOR, "_c": key}
         step.host("ExecutorState::Process", at_ms + 0.01, end_ms, process, thread=self.executor)
-        if before_launch:
-            step.host(before_launch[0], at_ms + 0.02, launch_ms, thread=self.executor)
         start_ms = launch_ms + queued_ms
         step.kernel(
             0, start_ms, start_ms + kernel_ms, launch_ms=launch_ms, launch_thread=self.executor
@@ -108,15 +101,6 @@ def waits_for_input_in_the_graph() -> Scenario:
         step.host("ExecutorState::Process", 19.4, 19.9, process, thread=run.executor)
         step.kernel(0, 19.5, 43.2, launch_ms=19.49, launch_thread=run.executor)
     return run.scenario({"input": 4 * 18.7}, ["input-bound"])
-
-
-def waits_for_a_value() -> Scenario:
-    """7.1 ms of each step in a synchronise call of the main thread."""
-    run = Run()
-    for index, step in enumerate(run.steps()):
-        step.host("cuStreamSynchronize", 0.5, 7.6, {"correlation_id": 90_000 + index})
-        run.call(step, 7.6, kernel_ms=49.3)
-    return run.scenario({"sync": 4 * 7.1}, ["d2h-sync"])
 
 
 def hands_on_after_a_wait() -> Scenario:
@@ -154,27 +138,6 @@ def reads_a_value_unseen() -> Scenario:
     return run.scenario({"sync": 4 * (6.3 + 0.025)}, ["d2h-sync"], ["launch-bound"])
 
 
-def saves_checkpoints() -> Scenario:
-    """11.9 ms of each step in `SaveV2`."""
-    run = Run()
-    for step in run.steps():
-        step.host("EagerLocalExecute: SaveV2", 0.5, 12.4)
-        run.call(step, 12.4, kernel_ms=LONG_KERNEL_MS)
-    states = {"checkpoint": 4 * 11.9}
-    must = ["checkpoint-stall"]
-    return run.scenario(states, must)
-
-
-def callbacks_between_steps() -> Scenario:
-    """The marker ends 18.3 ms before the next step: Python ran between them."""
-    run = Run()
-    for step in run.steps(43):
-        run.call(step, 0.5, kernel_ms=LONG_KERNEL_MS)
-    states = {"between": 3 * 18.3}
-    must = ["callback-stall"]
-    return run.scenario(states, must)
-
-
 def stages_a_copy() -> Scenario:
     """A copy call blocks 9.7 ms of each step until its copy of 0.1 ms has begun and ended.
 
@@ -189,28 +152,6 @@ def stages_a_copy() -> Scenario:
         run.trace.launch("MemcpyH2D", step.at(0.5), copy, duration_ps=ms(9.7))
         run.call(step, 10.2, kernel_ms=LONG_KERNEL_MS)
     return run.scenario({"h2d": 4 * 9.605}, ["h2d-exposed"], ["input-bound"])
-
-
-def computes_on_the_host() -> Scenario:
-    """One op on the CPU runs 13.3 ms of each step before the kernel can be launched."""
-    run = Run()
-    for step in run.steps():
-        op = ("model/lookup/PyFunc:PyFunc", 13.3)
-        run.call(step, 0.5, kernel_ms=LONG_KERNEL_MS, before_launch=op)
-    return run.scenario({"host_ops": 4 * 13.3}, ["cpu-heavy-op"], ["host-bound", "launch-bound"])
-
-
-def computes_in_python() -> Scenario:
-    """The main thread is in Python for 13.9 ms of each step, from an eager op to the call of the step function.
-
-    It also is from the end of the kernel, 4.175 ms before the marker's end, and for the first 0.2 ms of the next step.
-    """
-    run = Run()
-    for step in run.steps():
-        step.host("EagerExecute", 0.2, 0.5)
-        run.call(step, 14.4, kernel_ms=LONG_KERNEL_MS)
-    states = {"between_calls": 4 * 13.9 + 3 * (4.175 + 0.2), "between": 3 * 1.4}
-    return run.scenario(states, ["between-calls"], ["launch-bound"])
 
 
 def calls_new_functions() -> Scenario:
@@ -273,13 +214,3 @@ def input_and_callbacks() -> Scenario:
     states = {"between": 3 * 18.3, "input": 4 * 6.1}
     must = ["callback-stall", "input-bound"]
     return run.scenario(states, must)
-
-
-def sync_and_cpu_op() -> Scenario:
-    """Two causes on two threads: 5.3 ms synchronising, then 4.7 ms in an op of the step."""
-    run = Run()
-    for index, step in enumerate(run.steps()):
-        step.host("cuStreamSynchronize", 0.5, 5.8, {"correlation_id": 90_000 + index})
-        run.call(step, 5.8, before_launch=("model/lookup/PyFunc:PyFunc", 4.7))
-    states = {"sync": 4 * 5.3, "host_ops": 4 * 4.7}
-    return run.scenario(states, ["d2h-sync", "cpu-heavy-op"])

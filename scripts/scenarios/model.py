@@ -5,17 +5,16 @@ plain nested data in the words of METRICS.md, below the key it would have in the
 
     windows      {host: {kind, start_ps, window_ps}}
     steps        {method, basis, count, used_count, start_ps, duration_ps, median_ps}, in time order
-    device_time  {device: {status, window_ps, compute_ps, …}}; `None`: the trace does not hold it
-    idle         {device: {gap_count, longest_gap_ps, states: {state: ps}}}
-    transfers    {device: {direction: {bytes, count, busy_ps, exposed_ps, …}}}
+    device_time  {device: {status, window_ps, busy_ps, exposed parts, idle_ps}}; `None`: the trace does not hold it
+    idle         {device: {states: {state: ps}}}
     precision    {device: {precision: ps}, tensor_core_ratio}, every precision that has any time
     collectives, balance, gradients, input, capture
     outside_view {device: what NVML said}
     clocks       {host: {method, reference, offset_ps, residual_ps, …, role, missing_steps}}
     findings     {"must": codes that have to be reported, "must_not": codes that would be wrong}
 
-What a truth does not mention is not decided by it: the oracle recomputes windows, steps and times of devices of all
-scenarios. Ratios are floats to three digits; everything else is exact.
+What a truth does not mention is not decided by it: the oracle recomputes windows, steps, times of devices, copies and
+collectives of all scenarios. Ratios are floats to three digits; everything else is exact.
 """
 
 from __future__ import annotations
@@ -191,63 +190,21 @@ def steps_truth(
     }
 
 
-def device_truth(
-    window_ms: float,
-    *,
-    idle: float,
-    status: str = "active",
-    compute: float = 0,
-    collective: float = 0,
-    h2d: float = 0,
-    d2h: float = 0,
-    d2d: float = 0,
-    memset: float = 0,
-    totals: Mapping[str, float] | None = None,
-    kernels: int = 0,
-    collectives: int = 0,
-    copies: int = 0,
-    memsets: int = 0,
-    h2d_bytes: int | None = 0,
-    d2h_bytes: int | None = 0,
-    d2d_bytes: int | None = 0,
-) -> Truth:
-    """The `device_time` entry of one device: exclusive parts in ms, and `totals` of hidden ones."""
-    exposed = {
-        "collective": collective,
-        "h2d": h2d,
-        "d2h": d2h,
-        "d2d": d2d,
-        "memset": memset,
-    }
-    whole = {"compute": compute, **exposed, **(totals or {})}
+def device_truth(window_ms: float, *, idle: float, status: str = "active", **parts: float) -> Truth:
+    """The `device_time` entry of one device: exclusive parts in ms, by class."""
+    exposed = {f"exposed_{name}_ps": ms(parts.get(name, 0)) for name in CLASSES}
     return {
         "status": status,
         "window_ps": ms(window_ms),
-        "busy_ps": ms(compute) + sum(ms(value) for value in exposed.values()),
-        "exposed_compute_ps": ms(compute),
-        **{f"exposed_{name}_ps": ms(value) for name, value in exposed.items()},
+        "busy_ps": sum(exposed.values()),
+        **exposed,
         "idle_ps": ms(idle),
-        "total_ps": {name: ms(value) for name, value in whole.items()},
-        "kernel_count": kernels,
-        "collective_count": collectives,
-        "copy_count": copies,
-        "memset_count": memsets,
-        "h2d_bytes": h2d_bytes,
-        "d2h_bytes": d2h_bytes,
-        "d2d_bytes": d2d_bytes,
     }
 
 
-def idle_truth(
-    *, states: Mapping[str, float], gaps: int | None = None, longest: float | None = None
-) -> Truth:
+def idle_truth(*, states: Mapping[str, float]) -> Truth:
     """The `idle` entry of one device; states that are not named stay undecided."""
-    truth: Truth = {"states": {state: ms(value) for state, value in states.items()}}
-    if gaps is not None:
-        truth["gap_count"] = gaps
-    if longest is not None:
-        truth["longest_gap_ps"] = ms(longest)
-    return truth
+    return {"states": {state: ms(value) for state, value in states.items()}}
 
 
 def scenario(

@@ -56,21 +56,10 @@ def h2d_as_compute() -> Scenario:
     for step in steps:
         step.copy(0, "H2D", 2, 27, size=100_000_000)
         step.kernel(0, 30, 40, details=None)
-    gpu0 = device_truth(
-        WINDOW_MS, compute=40, h2d=100, idle=59.9, kernels=4, copies=4, h2d_bytes=400_000_000
-    )
-    h2d = {
-        "bytes": 400_000_000,
-        "count": 4,
-        "busy_ps": 100_000_000_000,
-        "exposed_ps": 100_000_000_000,
-        "exposed_ratio": 0.5,
-        "bytes_per_second": 4_000_000_000,
-    }
+    gpu0 = device_truth(WINDOW_MS, compute=40, h2d=100, idle=59.9)
     truth = _truth(
         {"GPU:0": gpu0, "GPU:1": _unused()},
-        {"GPU:0": idle_truth(states={}, gaps=9, longest=12), "GPU:1": _all_unused()},
-        transfers={"GPU:0": {"h2d": h2d}},
+        {"GPU:0": idle_truth(states={}), "GPU:1": _all_unused()},
         findings=findings_truth(["h2d-exposed", "unused-gpu"], ["input-bound"]),
     )
     return Scenario({"host0": trace}, truth)
@@ -86,31 +75,14 @@ def p2p_and_nccl() -> Scenario:
         step.kernel(0, 30, 40, details=None)
         step.kernel(1, 15, 25, stream=22, **nccl)
         step.kernel(1, 30, 40, details=None)
-    gpu0 = device_truth(
-        WINDOW_MS,
-        compute=40,
-        collective=40,
-        d2d=48,
-        idle=71.9,
-        kernels=4,
-        collectives=4,
-        copies=4,
-        d2d_bytes=400,
-    )
-    gpu1 = device_truth(WINDOW_MS, compute=40, collective=40, idle=119.9, kernels=4, collectives=4)
-    collectives = {
-        "count": 4,
-        "count_per_step": 1,
-        "transfer_ps": 40_000_000_000,
-        "overlap_ratio": 0.0,
-    }
+    gpu0 = device_truth(WINDOW_MS, compute=40, collective=40, d2d=48, idle=71.9)
+    gpu1 = device_truth(WINDOW_MS, compute=40, collective=40, idle=119.9)
     truth = _truth(
         {"GPU:0": gpu0, "GPU:1": gpu1},
         {
-            "GPU:0": idle_truth(states={"no_work": 0}, gaps=13, longest=12),
-            "GPU:1": idle_truth(states={"no_work": 0}, gaps=9, longest=25),
+            "GPU:0": idle_truth(states={"no_work": 0}),
+            "GPU:1": idle_truth(states={"no_work": 0}),
         },
-        collectives=collectives,
         findings=findings_truth(["collective-exposed", "d2d-copies"], ["unused-gpu"]),
     )
     return Scenario({"host0": trace}, truth)
@@ -124,12 +96,12 @@ def straggler() -> Scenario:
         step.kernel(1, 2, 7, details=None)
     truth = _truth(
         {
-            "GPU:0": device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4),
-            "GPU:1": device_truth(WINDOW_MS, status="marginal", compute=20, idle=179.9, kernels=4),
+            "GPU:0": device_truth(WINDOW_MS, compute=160, idle=39.9),
+            "GPU:1": device_truth(WINDOW_MS, status="marginal", compute=20, idle=179.9),
         },
         {
-            "GPU:0": idle_truth(states={"no_work": 0}, gaps=5, longest=10),
-            "GPU:1": idle_truth(states={"no_work": 4 * 35}, gaps=5, longest=45),
+            "GPU:0": idle_truth(states={"no_work": 0}),
+            "GPU:1": idle_truth(states={"no_work": 4 * 35}),
         },
         balance={"concurrency_ratio": 1.0},
         findings=findings_truth(["marginal-gpu"], ["straggler-gpu", "serial-gpus", "unused-gpu"]),
@@ -145,11 +117,11 @@ def one_of_eight() -> Scenario:
     unused = [f"GPU:{ordinal}" for ordinal in range(1, 8)]
     truth = _truth(
         {
-            "GPU:0": device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4),
+            "GPU:0": device_truth(WINDOW_MS, compute=160, idle=39.9),
             **{device: _unused() for device in unused},
         },
         {
-            "GPU:0": idle_truth(states={"no_work": 0}, gaps=5, longest=10),
+            "GPU:0": idle_truth(states={"no_work": 0}),
             **{device: _all_unused() for device in unused},
         },
         balance={"concurrency_ratio": None},
@@ -165,8 +137,8 @@ def overlapping_streams() -> Scenario:
         step.kernel(0, 2, 47, stream=20, details=None)
         step.kernel(0, 2, 47, stream=30, details=None)
     truth = _truth(
-        {"GPU:0": device_truth(WINDOW_MS, compute=180, idle=19.9, kernels=8)},
-        {"GPU:0": idle_truth(states={"no_work": 0}, gaps=5, longest=5)},
+        {"GPU:0": device_truth(WINDOW_MS, compute=180, idle=19.9)},
+        {"GPU:0": idle_truth(states={"no_work": 0})},
     )
     return Scenario({"host0": trace}, truth)
 
@@ -177,8 +149,8 @@ def bf16() -> Scenario:
     for step in steps:
         step.kernel(0, 2, 42, name=BF16_KERNEL, details=None)
     truth = _truth(
-        {"GPU:0": device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4)},
-        {"GPU:0": idle_truth(states={"no_work": 0}, gaps=5, longest=10)},
+        {"GPU:0": device_truth(WINDOW_MS, compute=160, idle=39.9)},
+        {"GPU:0": idle_truth(states={"no_work": 0})},
         precision={"GPU:0": {"bf16": 160_000_000_000}, "tensor_core_ratio": 1.0},
         findings=findings_truth([], ["low-precision-unused"]),
     )
@@ -192,8 +164,8 @@ def starved_input() -> Scenario:
         step.host("IteratorGetNext:IteratorGetNext", 1, 31)
         step.kernel(0, 32, 42, launch_ms=31.5, details=None)
         step.kernel(1, 32, 42, launch_ms=31.5, details=None)
-    device = device_truth(WINDOW_MS, compute=40, idle=159.9, kernels=4)
-    idle = idle_truth(states={"input": 120, "no_work": 0}, gaps=5, longest=40)
+    device = device_truth(WINDOW_MS, compute=40, idle=159.9)
+    idle = idle_truth(states={"input": 120, "no_work": 0})
     truth = _truth(
         {"GPU:0": device, "GPU:1": device},
         {"GPU:0": idle, "GPU:1": idle},

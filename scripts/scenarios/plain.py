@@ -47,21 +47,11 @@ def plain_step(step: Step, ordinal: int = 0) -> None:
 def plain_truth(
     *,
     origin_ps: int = ORIGIN_PS,
-    kernels: int = 4,
-    copies: int = 4,
     findings: Truth | None = None,
     **others: Truth,
 ) -> Truth:
     """The answer for the plain run, whatever it is wrapped in."""
-    device = device_truth(
-        WINDOW_MS,
-        compute=160,
-        h2d=4,
-        idle=35.9,
-        kernels=kernels,
-        copies=copies,
-        h2d_bytes=4 * COPY_BYTES,
-    )
+    device = device_truth(WINDOW_MS, compute=160, h2d=4, idle=35.9)
     return {
         "windows": window_truth(WINDOW_MS, start_ps=origin_ps),
         "steps": steps_truth([50, 50, 50, 49.9], 50, origin_ps=origin_ps),
@@ -121,13 +111,6 @@ def _stored_lines(trace: CudaTrace) -> None:
         (3735928559 + 5, "renumbered", "MatMul"),
     ):
         plane.line(line_id, name).add(event, ms(1), ms(192), {"correlation_id": U64(2)})
-
-
-def derived_lines() -> Scenario:
-    """Lines that older writers and viewers derive from the streams; they must not count again."""
-    trace = _plain(new_trace())
-    _stored_lines(trace)
-    return _scenario(trace)
 
 
 def overhead_stream() -> Scenario:
@@ -221,7 +204,7 @@ def metadata_dangles() -> Scenario:
         step.copy(0, "H2D", 1, 2, size=COPY_BYTES, stats={Dangling(7001): 1})
         step.kernel(0, 2, 40, op=None, stats={"tf_op": Dangling(7002)})
         step.kernel(0, 40, 42, name=Dangling(7003))
-    return _scenario(trace, plain_truth(kernels=8))
+    return _scenario(trace)
 
 
 def odd_line_ids() -> Scenario:
@@ -262,9 +245,7 @@ def past_the_stop() -> Scenario:
     trace = new_trace(length_ms=181)
     for step in marked_steps(trace, marker_ms=30):
         plain_step(step)
-    device = device_truth(
-        192, compute=160, h2d=4, idle=28, kernels=4, copies=4, h2d_bytes=4 * COPY_BYTES
-    )
+    device = device_truth(192, compute=160, h2d=4, idle=28)
     truth: Truth = {
         "windows": window_truth(192),
         "steps": steps_truth([50, 50, 50, 42], 50),
@@ -283,7 +264,7 @@ def zero_length() -> Scenario:
         plain_step(step)
         step.kernel(0, 45, 45)
         step.copy(0, "H2D", 46, 46, size=0)
-    return _scenario(trace, plain_truth(kernels=8, copies=8))
+    return _scenario(trace)
 
 
 def clock_inversion() -> Scenario:
@@ -316,7 +297,7 @@ def hostile_names() -> Scenario:
             step.kernel(0, start_ms, start_ms + 5, name=name, op=op)
         step.host("</script>[link=x]", 0.1, 0.2, {"k\n": b"\xff"})
     trace.thread("[blink]\x00</style>", 2).add("idle", 0, ms(1))
-    return _scenario(trace, plain_truth(kernels=32))
+    return _scenario(trace)
 
 
 def duplicate_files() -> Scenario:

@@ -28,7 +28,7 @@ def _four_steps(method: str = "marker", **others: Truth) -> Truth:
     return {
         "windows": window_truth(WINDOW_MS),
         "steps": steps_truth([50, 50, 50, 49.9], 50, method=method),
-        "device_time": {"GPU:0": device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4)},
+        "device_time": {"GPU:0": device_truth(WINDOW_MS, compute=160, idle=39.9)},
         **others,
     }
 
@@ -77,7 +77,7 @@ def keras_epochs() -> Scenario:
             "number": [0, 1, 2, 3, 4, 5],
             "recorded_number": [0, 1, 2, 0, 1, 2],
         },
-        device_time={"GPU:0": device_truth(299.9, compute=240, idle=59.9, kernels=6)},
+        device_time={"GPU:0": device_truth(299.9, compute=240, idle=59.9)},
     )
 
 
@@ -92,7 +92,7 @@ def stored_steps() -> Scenario:
         for ordinal in (0, 1):
             line = trace.gpu(ordinal).line(-559038737, "Steps")
             line.add(str(index), step.at(2), step.at(end_ms), {"group_id": index})
-    device = device_truth(192, compute=160, idle=32, kernels=4)
+    device = device_truth(192, compute=160, idle=32)
     return scenario(
         trace,
         ["no-step-marker"],
@@ -123,7 +123,7 @@ def function_steps() -> Scenario:
         steps=steps_truth(
             [50, 50, 50, 41.5], 50, starts_ms=[0.5, 50.5, 100.5, 150.5], method="function"
         ),
-        device_time={"GPU:0": device_truth(191.5, compute=160, idle=31.5, kernels=4)},
+        device_time={"GPU:0": device_truth(191.5, compute=160, idle=31.5)},
     )
 
 
@@ -138,7 +138,7 @@ def kernels_after_marker() -> Scenario:
         ["callback-stall"],
         windows=window_truth(195),
         steps=steps_truth([50, 50, 50, 45], 50),
-        device_time={"GPU:0": device_truth(195, compute=132, idle=63, kernels=4)},
+        device_time={"GPU:0": device_truth(195, compute=132, idle=63)},
         # From the end of each kernel but the last to the next marker the host is in no step.
         idle={"GPU:0": idle_truth(states={"between": 3 * 5})},
     )
@@ -165,7 +165,7 @@ def host_runs_ahead() -> Scenario:
             basis="device",
             used_count=7,
         ),
-        device_time={"GPU:0": device_truth(318, compute=304, idle=14, kernels=8)},
+        device_time={"GPU:0": device_truth(318, compute=304, idle=14)},
     )
 
 
@@ -197,7 +197,7 @@ def first_step_traces() -> Scenario:
         trace,
         windows=window_truth(349.9),
         steps=steps_truth([200, 50, 50, 49.9], 50, starts_ms=starts_ms, used_count=3),
-        device_time={"GPU:0": device_truth(349.9, compute=160, idle=189.9, kernels=4)},
+        device_time={"GPU:0": device_truth(349.9, compute=160, idle=189.9)},
         idle={"GPU:0": idle_truth(states={"compile": 149})},
         must_not=["retracing"],
     )
@@ -216,7 +216,7 @@ def retracing() -> Scenario:
         else:
             step.kernel(0, 2, 42, launch_ms=1)
     truth = _four_steps()
-    truth["device_time"] = {"GPU:0": device_truth(WINDOW_MS, compute=136, idle=63.9, kernels=4)}
+    truth["device_time"] = {"GPU:0": device_truth(WINDOW_MS, compute=136, idle=63.9)}
     truth["idle"] = {"GPU:0": idle_truth(states={"compile": 30.5})}
     truth["findings"] = findings_truth(["retracing"], ["compile-in-window"])
     return Scenario({"host0": trace}, truth)
@@ -232,6 +232,6 @@ def no_steps() -> Scenario:
         trace,
         ["no-step-marker"],
         windows=window_truth(130, kind="devices", start_ps=1_000_000 + ms(5)),
-        device_time={"GPU:0": device_truth(130, compute=58, idle=72, kernels=3)},
+        device_time={"GPU:0": device_truth(130, compute=58, idle=72)},
         steps={"method": "none", "count": 0},
     )

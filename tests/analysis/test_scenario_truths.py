@@ -47,12 +47,6 @@ def idle(report: Report) -> dict[str, Any]:
     return {key: row | {"states": defaultdict(int, row["states"])} for key, row in rows.items()}
 
 
-def transfers(report: Report) -> dict[str, Any]:
-    return {
-        device: row["activity"] for device, row in by_device(report.results.device_time).items()
-    }
-
-
 def pipelines(report: Report) -> dict[str, Any]:
     result = report.results.input
     assert result is not None
@@ -108,7 +102,6 @@ def balance(report: Report) -> dict[str, Any]:
 
 VALUES: dict[str, Callable[[Report], dict[str, Any]]] = {
     "idle": idle,
-    "transfers": transfers,
     "input": pipelines,
     "collectives": collectives,
     "precision": precision,

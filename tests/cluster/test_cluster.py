@@ -15,9 +15,10 @@ from socket import socket
 
 import pytest
 
-from scripts.bench_trace import START_NS, Shape, trace_bytes, varint
+from scripts.bench_trace import START_NS, Shape, trace_bytes
 from scripts.scenarios import SCENARIOS
 from scripts.shapes import write_hosts
+from scripts.xspace import varint
 from tests.command import Command
 from tests.trace.test_parts import FIXTURES, report_of
 from traceview.base.errors import WorkerError

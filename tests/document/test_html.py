@@ -98,7 +98,7 @@ def test_the_figure_holds_its_data() -> None:
     assert data["activities"]["compute"] == ["compute", "", "compute", False]
 
 
-@pytest.mark.parametrize("device_count", [1, 8, 64, 512])
+@pytest.mark.parametrize("device_count", [8, 512])
 def test_many_rows_fit(device_count: int) -> None:
     """Each device has 17 gaps, one of which is in the report."""
     page = full_page(device_count=device_count)

@@ -12,7 +12,7 @@ from traceview.analysis.registry import RULES
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.sentences import RunCommands
 from traceview.document.markdown import render
-from traceview.document.phrase import Token, phrase, plain
+from traceview.document.phrase import phrase, plain
 from traceview.document.terminal import render_section
 from traceview.document.vocabulary import STATES
 from traceview.report.build import analyze
@@ -55,18 +55,11 @@ def test_advice_stands_by_what_a_finding_says() -> None:
     printing = said["Where it says “spend … in tf.print inside the step”"]
     assert printing.startswith("Take tf.print out of the step function")
     assert " With JAX: Return the values" in printing
-    iterators = dict(entry(RULES["input-bound"]))["In case of new iterators"]
-    assert plain(iterators).startswith("Make one iterator before the loop")
     labels = {label for rule in RULES.values() for label, _ in entry(rule)}
     assert "In case of tf.data.experimental.enable_debug_mode" in labels
-    assert "In case of exchanged random" in labels
-    assert [label for label in said if label.startswith("Advice")] == ["Advice"]
     launches = [label for label, _ in entry(RULES["launch-bound"])]
     first = launches.index("Advice")
     assert launches[first + 1] == "Advice with JAX"
-    # What a rule advises with and without JAX stands once.
-    settings = dict(entry(RULES["host-bound"]))["In case of slow settings"]
-    assert plain(settings).count("while training") == 1
 
 
 # Commands
@@ -75,18 +68,13 @@ def test_advice_stands_by_what_a_finding_says() -> None:
 PLACEHOLDER = re.compile(r"\bLOGDIR\b|\b[A-Z]:[A-Z]\b|\bFILE\.csv")
 
 
-@pytest.mark.parametrize("name", ["slower_gpu", "late_shard", "plain", "sixteen_hosts_of_eight"])
+@pytest.mark.parametrize("name", ["late_shard", "sixteen_hosts_of_eight"])
 def test_no_report_has_a_placeholder(name: str, tmp_path: Path) -> None:
     SCENARIOS[name]().write(tmp_path)
     report = analyze(tmp_path)
     assert PLACEHOLDER.search(render(document_of(report))) is None
     for finding in screen_of(report).findings:
         assert PLACEHOLDER.search(plain(finding.action)) is None
-
-
-def test_a_recorded_name_is_no_command() -> None:
-    sentence = (Token("traceview show gaps LOGDIR", "name"),)
-    assert RunCommands("logs", "run1", is_only=True).filled(sentence) == sentence
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)

@@ -71,12 +71,6 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
         assert "not a saved report: " in refused(whole[:length], tmp_path).message
 
 
-def test_another_version_is_refused_by_name(tmp_path: Path) -> None:
-    error = refused(of_version('3, "traceview_version": "9.0"'), tmp_path)
-    assert error.reason == "schema_version is 3; this version reads 2"
-    assert error.hint == "it was written by traceview 9.0"
-
-
 @pytest.mark.parametrize(
     ("place", "value", "problem"),
     [

@@ -15,7 +15,6 @@ from tests.charts import HOST, MS
 from tests.reports import bare_report, environment, finding, full_report, loss, step
 from traceview.analysis.facts.selection import ReportWindow
 from traceview.analysis.gpu_time.host_wait_rules import D2H_SYNC
-from traceview.analysis.gpu_time.steps import UNSTEADY_STEPS
 from traceview.analysis.machine.capture import Quality
 from traceview.analysis.measures.device_report import Environment
 from traceview.analysis.rules.finding import Finding, FindingLoss
@@ -31,7 +30,6 @@ from traceview.report.model import (
     Report,
     Verdict,
     by_rank,
-    profiler_factor,
     verdict_of,
     without_recording,
 )
@@ -62,21 +60,6 @@ def test_the_capture_is_judged_in_one_line() -> None:
     recorded = Environment((environment(overhead={"ratio": 0.008}),), ())
     slow = replace(sound, results=replace(sound.results, environment=recorded))
     assert screen_of(slow).trust[2] == "recording makes steps 0.8% longer"
-
-
-def test_of_several_hosts_the_least_overhead_counts() -> None:
-    """Steps of the others hold waits for the host that has more."""
-    sound = healthy_capture(full_report(), overhead_ratio=None)
-    costs = [
-        {"ratio": ratio, "spread_ratio": spread}
-        for ratio, spread in ((1.5, 0.1), (0.2, 0.1), (0.3, 0.4))
-    ]
-    recorded = Environment(tuple(environment(overhead=cost) for cost in costs), ())
-    several = replace(sound, results=replace(sound.results, environment=recorded))
-    assert "recording makes steps 20.0% longer" in screen_of(several).trust
-    capture = sound.capture
-    hosts = tuple(replace(capture.hosts[0], overhead_ratio=ratio) for ratio in (1.5, None, 0.2))
-    assert profiler_factor(replace(capture, hosts=hosts)) == 1.2
 
 
 @pytest.mark.parametrize("quality", ["ok", "degraded"])
@@ -137,12 +120,6 @@ def test_a_gain_that_is_not_known_has_its_reason(
     rule = replace(D2H_SYNC, titles={"half": "{who:loses/lose} {loss}"}, at_least=("half",))
     cost = shown_finding(1, row, rule).cost
     assert f"; gain per step unknown: {reason}" in cost
-
-
-def test_a_difference_between_steps_is_no_part_of_one() -> None:
-    row = lost(0.4, code="unsteady-steps")
-    cost = shown_finding(1, row, UNSTEADY_STEPS).cost
-    assert cost.endswith("; gain per step unknown: only the difference between steps is known")
 
 
 @pytest.mark.parametrize(

@@ -18,48 +18,40 @@ from traceview.document.html import printer
 from traceview.report.document import document_of
 from traceview.report.model import Report
 
-FIXTURES = ("custom-loop-4", "no-markers-2", "plain-1", "slow-input-2")
+FIXTURES = ("custom-loop-4", "slow-input-2")
 MADE = {"bare": bare_report, "full": full_report}
-WHOLE = (*FIXTURES, *MADE, "cut_collectives", "sixteen_skewed_clocks", "every_fifth_step")
+WHOLE = (*FIXTURES, *MADE, "every_fifth_step")
 PARTS: dict[str, tuple[str, ...]] = {
     # Devices that are unused, marginal, slow, shared, or on many hosts, and none.
-    "C": ("devices", "transfers", "balance"),
-    "memory_only": ("devices", "memory"),
+    "C": ("devices", "balance"),
     "seven_unused_hold_memory": ("devices", "memory"),
     "mixed_models": ("devices", "balance", "precision"),
     "throttled_gpu": ("balance", "nvml"),
-    "gpu_held_by_another": ("balance", "nvml"),
-    "two_hosts": ("devices", "hosts"),
+    "gpu_held_by_another": ("nvml",),
     "sixty_four_healthy": ("timeline", "devices", "balance", "hosts"),
+    "sixteen_skewed_clocks": ("hosts",),
     "missing_worker": ("hosts", "capture"),
-    "parameter_servers": ("devices", "hosts"),
-    "gradients_on_one": ("balance", "ops"),
+    "parameter_servers": ("hosts",),
     "no_gpu_plane": ("devices", "capture"),
     # Steps, input and what the capture lacks.
     "no_steps": ("steps",),
     "one_step": ("steps",),
     "evaluation_between_steps": ("gaps", "steps", "input"),
-    "host_runs_ahead": ("gaps", "steps"),
+    "host_runs_ahead": ("steps",),
     "dropped_events": ("capture",),
-    "clock_inversion": ("gaps", "capture"),
     "late_shard": ("input",),
-    "replicas_wait_for_input": ("input", "gaps"),
     "stages_a_copy": ("transfers", "gaps"),
-    "small_copies": ("transfers",),
     # Collectives, compute and memory.
-    "collective_ring": ("balance", "ops"),
+    "cut_collectives": ("collectives",),
     "cpu_bounce": ("transfers", "balance"),
     "several_packs": ("collectives",),
     "few_blocks": ("layers", "ops"),
-    "memory_headroom": ("memory",),
     "memory_growing": ("memory",),
 }
 """Of each the sections in which it differs from the whole ones, beside its summary and findings."""
 
-BRIEF = ("bare", "full", "slow-input-2", "sixty_four_healthy", "throttled_gpu", "late_shard")
-
-
-PAGES = ("bare", "full", "every_fifth_step")
+BRIEF = ("bare", "full", "throttled_gpu")
+PAGES = ("bare", "full")
 
 
 def report_on(name: str, fixtures: Path, folder: Path) -> Report:
@@ -91,7 +83,7 @@ def test_what_a_terminal_has_room_for(
     name: str, fixtures: Path, tmp_path: Path, golden: Callable[[str, str], None]
 ) -> None:
     document = document_of(report_on(name, fixtures, tmp_path), is_brief=True)
-    text = screen.render(document, width=100, color=False, most_lines=10**6)
+    text = screen.render(document, width=100, color=False)
     golden(f"reports/{name}.txt", text)
 
 
@@ -106,14 +98,11 @@ def test_what_a_page_shows(
     golden(f"reports/{name}.html", text)
 
 
-@pytest.mark.parametrize("is_brief", [False, True])
 @pytest.mark.parametrize("name", ["full", "hostile_names", "sixteen_hosts_of_eight"])
-def test_no_line_is_wider_than_the_page(
-    name: str, is_brief: bool, fixtures: Path, tmp_path: Path
-) -> None:
-    document = document_of(report_on(name, fixtures, tmp_path), is_brief=is_brief)
+def test_no_line_is_wider_than_the_page(name: str, fixtures: Path, tmp_path: Path) -> None:
+    document = document_of(report_on(name, fixtures, tmp_path))
     for width in (1, 40, 47, 60, 80, 100, 120, 250):
-        page = screen.render(document, width=width, color=False, most_lines=10**6)
+        page = screen.render(document, width=width, color=False)
         # A command is never broken.
         wide = [line for line in page.splitlines() if cell_len(line) > max(width, 40)]
         assert [line for line in wide if "traceview " not in line] == []
@@ -139,10 +128,9 @@ def check_length(report: Report) -> None:
     document = document_of(report, is_brief=True)
     for width in (80, 200):
         page = screen.render(document, width=width, color=False)
-        assert len(page.splitlines()) <= screen.MOST_FULL_LINES
+        assert len(page.splitlines()) <= 250
         for section in document.sections:
-            assert section.is_empty or section.title in page
-            assert f"\n{section.title}" in page or section.command in page
+            assert section.is_empty or f"\n{section.title}" in page
 
 
 @pytest.mark.parametrize(

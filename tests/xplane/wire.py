@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scripts.fuzzed_kernels import SLOTS, WANTED, varint
+from scripts.fuzzed_kernels import SLOTS, WANTED
+from scripts.xspace import varint
 from traceview.xplane import decode_reference
 from traceview.xplane.message import DECODER
 

@@ -5,7 +5,7 @@ Titles, sentences and tables all write a number by these functions, so that one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from itertools import groupby
 from typing import Final
@@ -34,34 +34,30 @@ _NOUGHTS: Final = lazy_pattern(r"\.0+(?=[ %])")
 _FIRST_WORD: Final = lazy_pattern(r"^[a-z](?=[a-z]*[ ,])")
 
 
-def time(ps: float | None) -> str:
-    """Picoseconds with three significant digits: `669 ms`, `12.3 µs`, `0`."""
-    return ABSENT if ps is None else _scaled(ps, TIMES)
+def _writer(units: Mapping[str, int], per: str = "") -> Callable[[float | None], str]:
+    """What writes a number of the smallest of these units with three significant digits."""
+
+    def written(number: float | None) -> str:
+        return ABSENT if number is None else f"{_scaled(number, units)}{per}"
+
+    return written
+
+
+time: Final = _writer(TIMES)
+"""Picoseconds: `669 ms`, `12.3 µs`, `0`."""
+size: Final = _writer(SIZES)
+"""Bytes in decimal units: `6.21 GB`."""
+rate: Final = _writer(SIZES, "/s")
+"""Bytes per second: `12.5 GB/s`."""
+flops: Final = _writer(FLOPS)
+"""Floating-point operations: `36.6 GFLOP`."""
+flop_rate: Final = _writer(FLOPS, "/s")
+"""`124 TFLOP/s`."""
 
 
 def signed_time(ps: float | None) -> str:
     """A time that says more or less: `+5.10 ms`, `-5.10 ms`, `0`."""
     return f"+{time(ps)}" if ps is not None and ps > 0 else time(ps)
-
-
-def size(number: float | None) -> str:
-    """Bytes in decimal units, with three significant digits: `6.21 GB`."""
-    return ABSENT if number is None else _scaled(number, SIZES)
-
-
-def rate(bytes_per_second: float | None) -> str:
-    """`12.5 GB/s`."""
-    return ABSENT if bytes_per_second is None else f"{size(bytes_per_second)}/s"
-
-
-def flops(number: float | None) -> str:
-    """Floating-point operations: `36.6 GFLOP`."""
-    return ABSENT if number is None else _scaled(number, FLOPS)
-
-
-def flop_rate(per_second: float | None) -> str:
-    """`124 TFLOP/s`."""
-    return ABSENT if per_second is None else f"{flops(per_second)}/s"
 
 
 def share(ratio: float | None) -> str:

@@ -13,7 +13,7 @@ from traceview.document import numbers
 from traceview.document.columns import cell_texts
 from traceview.document.figures import UtilizationStrip
 from traceview.document.model import Strips
-from traceview.document.page import Page, Text, joined, legend_entry
+from traceview.document.page import Page, Text, legend_entry
 from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import PARTS, Look
 
@@ -60,13 +60,13 @@ def add_section(page: Page, section: doc.Section) -> None:
             hidden |= dict.fromkeys(headings)
             needed = max(needed, width)
         else:
-            _add_block(page, block, section.command)
+            _add_block(page, block)
     if hidden:
         names = ", ".join(hidden)
         page.remark(f"Not shown at {page.width} columns: {names}; --width {needed} shows all.")
 
 
-def _add_block(page: Page, block: doc.Block, command: str) -> None:
+def _add_block(page: Page, block: doc.Block) -> None:
     if isinstance(block, doc.Facts):
         page.facts(block.items)
     elif isinstance(block, doc.Notes):
@@ -79,7 +79,7 @@ def _add_block(page: Page, block: doc.Block, command: str) -> None:
     elif isinstance(block, doc.Strips):
         strip_lines(page, block)
     elif isinstance(block, doc.Findings):
-        _add_findings(page, block, command)
+        _add_findings(page, block)
     elif not isinstance(block, doc.Timeline):
         raise TypeError(block)
 
@@ -87,7 +87,7 @@ def _add_block(page: Page, block: doc.Block, command: str) -> None:
 # Findings
 
 
-def _add_findings(page: Page, block: doc.Findings, command: str) -> None:
+def _add_findings(page: Page, block: doc.Findings) -> None:
     """The first in full; of the others, what is wrong."""
     for place, finding in enumerate(block.findings[: WHOLE_FINDINGS + SHORT_FINDINGS]):
         if place <= WHOLE_FINDINGS and place:
@@ -99,9 +99,9 @@ def _add_findings(page: Page, block: doc.Findings, command: str) -> None:
     shown_count = WHOLE_FINDINGS + SHORT_FINDINGS
     hidden_count = max(len(block.findings) - shown_count, 0) + block.hidden_count
     if hidden_count:
-        page.remark(f"{numbers.plural(hidden_count, 'more finding')}:", command)
+        page.remark(f"{numbers.plural(hidden_count, 'more finding')}:", block.rest)
     elif len(block.findings) > WHOLE_FINDINGS:
-        page.remark("The evidence of all findings:", command)
+        page.remark("The evidence of all findings:", block.rest)
 
 
 def _add_title(page: Page, finding: doc.Finding) -> None:
@@ -249,83 +249,47 @@ NARROWEST_STRIP: Final = 20
 """Fewer characters than this show nothing worth the line."""
 
 _WIDEST_NAME: Final = 28
-_MOSTLY_BUSY: Final = 0.5
-"""From this share of a slice on its character is the full one."""
-
-_THIN: Final = "less than half busy"
-"""Meaning of the second character."""
-
-_CHARACTERS: Final = {
-    "compute": ("█", "▂"),
-    "collective": ("▒", "░"),
-    "copies": ("≡", "─"),
-    "idle": ("·", "·"),
-}
-"""By what the busy part of a slice mostly is: the character of one that is busy for half of it or more, and of another one."""
 
 
 def strip_lines(page: Page, block: Strips) -> None:
-    """Add a strip per device below an axis, and the legend; nothing where a page is too narrow."""
+    """Add a strip per device below an axis, and the legend."""
     by_device = {strip.device: strip for strip in block.strips.devices}
     drawn = [by_device[device] for device in block.devices if device in by_device]
+    if not drawn:
+        return
     widest = min(_WIDEST_NAME, page.width - NARROWEST_STRIP - GAP)
     names = [page.middle(strip.device, widest) for strip in drawn]
-    name_width = max(map(cell_len, names), default=0)
-    length = _fitting_length(block.strips.slice_count, page.width - name_width - GAP)
-    if not drawn or not length:
-        return
+    name_width = max(map(cell_len, names))
+    length = min(block.strips.slice_count, page.width - name_width - GAP)
     lengths = {strip.end_ps - strip.start_ps for strip in drawn}
-    window_ps = lengths.pop() if len(lengths) == 1 else None
-    if window_ps is not None:
-        axis = f"0{sanitize(numbers.time(window_ps)).rjust(length - 1)}"
+    if len(lengths) == 1:
+        axis = f"0{sanitize(numbers.time(lengths.pop())).rjust(length - 1)}"
         page.line(" " * (name_width + GAP), page.styled(axis, "dim"))
     used: set[str] = set()
     for name, strip in zip(names, drawn, strict=True):
-        line = _strip(strip, length)
-        used |= set(line.plain)
+        looks = [_look_of(strip, place, length) for place in range(length)]
+        used |= {look.key for look in looks}
         blank = " " * (name_width - cell_len(name) + GAP)
+        line = Text(tuple((look.letter, look.ink) for look in looks))
         page.line(Text.of(name, "bold"), blank, line)
-    page.facts(_strip_legend(page, used, window_ps // length if window_ps else None), between="   ")
+    shown = [look for look in PARTS.values() if look.key in used]
+    legend = (legend_entry(look.letter, look.ink, look.words) for look in shown)
+    page.facts(legend, between="   ")
 
 
-def _fitting_length(slice_count: int, width: int) -> int:
-    """The most characters within `width` that stand for equally many slices each; 0 if hardly any."""
-    lengths = [n for n in range(NARROWEST_STRIP, width + 1) if slice_count and slice_count % n == 0]
-    return max(lengths, default=0)
+_BUSY_FROM: Final = 0.25
+"""Of the time of a character: where less of it is busy, it is idle."""
 
 
-def _strip(strip: UtilizationStrip, length: int) -> Text:
-    per = len(strip.idle_ps) // length
-    parts = []
-    for begin in range(0, per * length, per):
-        part, share = _busiest(strip, slice(begin, begin + per))
-        parts.append((_CHARACTERS[part][share < _MOSTLY_BUSY], PARTS[part].ink))
-    return Text(tuple(parts))
-
-
-def _busiest(strip: UtilizationStrip, slices: slice) -> tuple[str, float]:
+def _look_of(strip: UtilizationStrip, place: int, length: int) -> Look:
+    """What the busy part mostly is of the slices that a character of a strip stands for."""
+    count = len(strip.idle_ps)
+    slices = slice(place * count // length, (place + 1) * count // length)
     parts = {
         "compute": sum(strip.compute_ps[slices]),
         "collective": sum(strip.collective_ps[slices]),
         "copies": sum(strip.copy_ps[slices]),
     }
-    busy = sum(parts.values())
-    if busy == 0:
-        return "idle", 1.0
-    return max(parts, key=parts.__getitem__), busy / (busy + sum(strip.idle_ps[slices]))
-
-
-def _strip_legend(page: Page, used: set[str], character_ps: int | None) -> list[Text]:
-    """The legend of the characters in `used`, and how long one of them is."""
-    facts = []
-    for part, (full, thin) in _CHARACTERS.items():
-        look = PARTS[part]
-        if full in used:
-            facts.append(legend_entry(full, look.ink, look.words))
-            if thin in used and thin != full:
-                facts[-1] = joined([facts[-1], legend_entry(thin, look.ink, _THIN)], ", ")
-        elif thin in used:
-            facts.append(legend_entry(thin, look.ink, f"{look.words}, {_THIN}"))
-    if character_ps is not None:
-        facts.append(page.styled(f"one character is {numbers.time(character_ps)}"))
-    return facts
+    busy, idle = sum(parts.values()), sum(strip.idle_ps[slices])
+    is_busy = busy and busy >= _BUSY_FROM * (busy + idle)
+    return PARTS[max(parts, key=parts.__getitem__) if is_busy else "idle"]

@@ -76,10 +76,10 @@ STATES: Final = _by_key(*map(_state, State))
 
 
 PARTS: Final = _by_key(
-    structs.replace(CLASSES["compute"], letter="#"),
-    structs.replace(CLASSES["collective"], letter="%"),
-    Look("copies", "copies and fills", "copies", "cyan", "=", "data was copied or memory filled"),
-    Look("idle", "idle", "idle", "dim", ".", "nothing ran on the device"),
+    structs.replace(CLASSES["compute"], letter="█"),
+    structs.replace(CLASSES["collective"], letter="▒"),
+    Look("copies", "copies and fills", "copies", "cyan", "≡", "data was copied or memory filled"),
+    Look("idle", "idle", "idle", "dim", "·", "nothing ran on the device"),
 )
 """Parts of a window, where there is no room for every class."""
 
@@ -203,18 +203,15 @@ _OF_PYTHON: Final = lazy_pattern(r"traceview|python[\d.]*")
 """A thread that Python started has the name of the program: of the interpreter, or of `traceview capture`."""
 
 
-def thread_words(name: str | None) -> str:
-    """`thread tf_Compute/17`; `Python thread` for one that bears the name of the program, which says nothing."""
-    return "Python thread" if _is_of_python(name) else f"thread {name}"
-
-
 def thread_name(name: str | None) -> str | None:
-    """The name of a thread in a cell of a table."""
-    return thread_words(name) if _is_of_python(name) else name
+    """The name of a thread in a cell of a table; that of the program says nothing."""
+    return "Python thread" if _OF_PYTHON.fullmatch(name or "") else name
 
 
-def _is_of_python(name: str | None) -> bool:
-    return _OF_PYTHON.fullmatch(name or "") is not None
+def thread_words(name: str | None) -> str:
+    """`thread tf_Compute/17`, or `Python thread`."""
+    shown = thread_name(name)
+    return str(shown) if shown != name else f"thread {name}"
 
 
 def look_of(looks: Mapping[str, Look], key: str) -> Look:

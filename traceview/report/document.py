@@ -41,7 +41,6 @@ from traceview.document.vocabulary import (
 )
 from traceview.ledger.states import BY_KEY, State
 from traceview.report.model import (
-    FOLDER,
     PROFILER_FACTOR,
     Report,
     phrases_of_verdict,
@@ -50,7 +49,6 @@ from traceview.report.model import (
     started_ns,
     words_of_part,
 )
-from traceview.report.tables import TABLE_NAMES
 
 
 def explain_list(rules: Iterable[Rule], states: Iterable[Look]) -> doc.Section:
@@ -184,14 +182,14 @@ def findings_section(report: Report, view: View, findings: tuple[doc.Finding, ..
         if (count := sum(finding.severity == severity for finding in report.findings))
     ]
     order = ", costliest and surest first" if len(report.findings) > 1 else ""
-    if sum(row.loss.gpu_time_ratio for row in report.findings if row.loss) > 1:
-        order += "; losses overlap where devices wait for each other"
     lead = f"{', '.join(counts)}{order}." if counts else "No problem found."
     shown = findings[: view.most_rows]
     return doc.Section(
         "findings",
         "Findings",
-        (doc.Findings(shown, len(findings) - len(shown)),) if shown else (),
+        (doc.Findings(shown, len(findings) - len(shown), view.command("show findings")),)
+        if shown
+        else (),
         lead=lead,
     )
 
@@ -315,17 +313,6 @@ def view_of(
 _FIRST: Final = ("timeline", "findings", "devices")
 """On a terminal the findings come before the timeline. The others follow: those of topics with findings in the order of these, then the rest in that of the report."""
 
-_OF_COMPUTE: Final = ("layers", "ops")
-"""Topics that follow those with findings where devices compute for most of the time."""
-_MOSTLY_RATIO: Final = 0.5
-
-_TABLES: Final = {
-    **{name: name for name in ("findings", *TABLE_NAMES)},
-    "idle": "gaps",
-    "transfers": "copies",
-}
-"""By section the table of `traceview show` that has all of it; a folder of reports has every section."""
-
 
 def _sections(
     report: Report, view: View, findings: tuple[doc.Finding, ...]
@@ -333,10 +320,8 @@ def _sections(
     """The timeline, the findings and the devices, then what an expert checks them with."""
     first_finding = {row.code: place for place, row in reversed(list(enumerate(findings)))}
 
-    mostly_computes = (report.verdict.compute_ratio or 0.0) >= _MOSTLY_RATIO
-
     def rank(topic: Analysis[Any]) -> int:
-        last = len(findings) + (topic.name not in _OF_COMPUTE or not mostly_computes)
+        last = len(findings)
         return min((first_finding.get(rule.code, last) for rule in topic.rules), default=last)
 
     ranked = sorted(_topic_sections(view), key=lambda pair: rank(pair[0]))
@@ -345,13 +330,7 @@ def _sections(
     first = [section for id_ in ids for section in every if section.id == id_]
     rest = [section for section in every if section not in first]
     for section in (*first, *rest):
-        shown = _TABLES.get(section.id)
-        command = view.command(f"show {shown}" if shown else "report")
-        yield replace(
-            section,
-            is_folded=section.id not in _FIRST,
-            command=command if shown else f"{command} -o {FOLDER}",
-        )
+        yield replace(section, is_folded=section.id not in _FIRST)
 
 
 _MEANINGS: Final = (

@@ -158,7 +158,7 @@ _MODEL_WORD: Final = lazy_pattern(
 """Words and numbers in the names of GPUs: `NVIDIA A100-SXM4-80GB`."""
 
 _ERROR_CODE: Final = lazy_pattern(
-    r"(?:CUPTI|CUDA|HIP|NCCL|NVML)_ERROR(?P<words>(?:_[A-Z]+)+)|ERR_NVGPUCTRPERM"
+    r"\b(?:(?:CUPTI|CUDA|HIP|NCCL|NVML)_ERROR(?:_[A-Z]+)+|ERR_NVGPUCTRPERM)\b"
 )
 _LONG_NUMBER: Final = lazy_pattern(r"\d{10}")
 """Of an account, a card, a telephone; no size in the name of a kernel is as long."""
@@ -314,11 +314,7 @@ class Pseudonyms:
 
     def message(self, text: str) -> str:
         """`message_1 (CUDA_ERROR_OUT_OF_MEMORY)`: codes of errors of known libraries stay."""
-        codes = dict.fromkeys(
-            match[0]
-            for match in _ERROR_CODE.finditer(text)
-            if _stored("error_words").issuperset((match["words"] or "").split("_")[1:])
-        )
+        codes = dict.fromkeys(_ERROR_CODE.findall(text))
         hidden = self._numbered("message", text)
         return f"{hidden} ({', '.join(codes)})" if codes else hidden
 
@@ -336,9 +332,8 @@ def _stored(name: str) -> frozenset[str]:
     """Words that identify nobody, of one of the lists beside this module.
 
     `tensorflow_ops`: the ops that TensorFlow 2.21 registers (`TF_GetAllOpList`). `library_words`: in names of kernels of
-    Eigen, CUB, CUTLASS, cuBLAS, cuDNN, NCCL, rocBLAS and of XLA's instructions. `tensile_keys`: parameters of a kernel of
-    Tensile in its name, before their values: `MT64x64x32`. `error_words`: in names of errors of CUDA's libraries, HIP and
-    NCCL. `setting_words`: variables, classes and values of settings of TensorFlow, Keras, JAX, CUDA and NCCL.
+    Eigen, CUB, CUTLASS, cuBLAS, cuDNN, NCCL, rocBLAS, Tensile and of XLA's instructions. `setting_words`: variables, classes
+    and values of settings of TensorFlow, Keras, JAX, CUDA and NCCL.
     """
     text = files("traceview.report").joinpath(f"{name}.txt").read_text(encoding="utf-8")
     return frozenset(text.split())
@@ -368,31 +363,21 @@ def is_stage_name(name: str) -> bool:
 
 # Words in the names of kernels
 
-_CPP: Final = lazy_pattern(
-    r"void|const|unsigned|signed|bool|char|short|int|long|float|double|half|__half|__nv_bfloat16|u?int\d+_t"
-    r"|u?int[234]|float[234]|half2|half_t|bfloat16(?:_t)?|true|false"
-)
-"""Words of C++ and of CUDA's types."""
-
-_NAMESPACE: Final = lazy_pattern(
-    r"(?:Eigen|cub|thrust|cutlass|cute|cudnn|cublas|cufft|std|nccl|rccl|xla|stream_executor)\w*"
-)
 _BEGINNING: Final = lazy_pattern(
-    r"(?:cutlass|cudnn|cublas|nccl|rccl|ampere|volta|turing|maxwell|pascal|hopper|blackwell|sm\d+|nvjet|memcpy|memset"
-    r"|__amd_rocclr|dgrad|wgrad|fprop|gemv|gemmk1|splitkreduce|winograd|[sdhc]?gemm|fusion|cudagraphexec|kd|params)",
+    r"(?:Eigen|cub|thrust|cutlass|cute|cudnn|cublas|cufft|std|nccl|rccl|xla|stream_executor|ampere|volta|turing|maxwell"
+    r"|pascal|hopper|blackwell|sm\d+|nvjet|memcpy|memset|__amd_rocclr|dgrad|wgrad|fprop|gemv|gemmk1|splitkreduce|winograd"
+    r"|[sdhc]?gemm|fusion|cudagraphexec|kd|params|Cijk_"
+    r"|(?:__)?(?:void|const|(?:un)?signed|bool|char|short|u?int|long|float|double|half|(?:nv_)?bfloat16|true|false)\d*(?:_t)?$"
+    r"|\w+_fusion(?:_\d+)?$)",
     re.IGNORECASE,
 )
-"""Namespaces, and the beginnings of other names, of CUDA's libraries, Eigen, NCCL, Tensile and XLA."""
+"""How names of CUDA's libraries, Eigen, NCCL, Tensile and XLA begin, and the types of C++ and CUDA."""
 
-_XLA_FUSION: Final = lazy_pattern(r"\w+_fusion(?:_\d+)?")
-_TENSILE: Final = lazy_pattern(
-    r"Cijk_[A-D][i-m]+_[A-D][i-m]+(?P<tail>(?:_ISA\d+[a-f]|_[A-Z\d][A-Z\dnpx]*|_Bias|_UserArgs)*)"
-)
-_TENSILE_TYPES: Final = lazy_pattern(r"[BCDFHISZ]{1,4}")
 _SHAPE: Final = lazy_pattern(
     r"(?<![A-Za-z])(?:[a-z]{2}|[A-Z]{2}|[nt]{3}|[NT]{3}|[hsdbz][hscdbt][hsdbzt]|nhwc|nchw|ndhwc|ncdhw)(?![A-Za-z])"
 )
 """Letters for layouts and types: `nn`, `tnt`, `hsh`. They stand alone, and a single one (`coopA`) stands anywhere."""
+_TENSILE_TYPES: Final = lazy_pattern(r"(?<![A-Za-z])[BCDFHISZ]{1,4}(?![A-Za-z])")
 _WORD: Final = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -401,24 +386,8 @@ def is_of_library(word: str) -> bool:
 
     `word`: an identifier of C++ with its namespaces.
     """
-    tensile = _TENSILE.fullmatch(word)
-    if tensile:
-        keys = re.findall(r"[A-Z]+(?![a-z]{2})", tensile["tail"])
-        return all(key in _stored("tensile_keys") or _TENSILE_TYPES.fullmatch(key) for key in keys)
-    if _CPP.fullmatch(word):
-        return True
-    namespace, _, rest = word.partition("::")
-    begins = _NAMESPACE.fullmatch(namespace) if rest else _begins_as_library(word)
-    return (
-        bool(begins)
-        and word.isascii()
-        and all(map(_is_library_word, _WORD.findall(_SHAPE.sub("", word))))
-    )
-
-
-def _begins_as_library(word: str) -> bool:
-    return _BEGINNING.match(word) is not None or _XLA_FUSION.fullmatch(word) is not None
-
-
-def _is_library_word(word: str) -> bool:
-    return len(word) == 1 or word.lower() in _stored("library_words")
+    if not word.isascii() or not _BEGINNING.match(word):
+        return False
+    letters = _TENSILE_TYPES if word.startswith("Cijk_") else _SHAPE
+    words = _WORD.findall(letters.sub("", word))
+    return all(len(each) == 1 or each.lower() in _stored("library_words") for each in words)

@@ -12,6 +12,7 @@ same holds behind each of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from io import BytesIO
@@ -240,34 +241,23 @@ def csv_of(table: Table, *, is_escaped: bool = False) -> Iterator[bytes]:
     `is_escaped`: for a terminal, which must not be sent the control characters of a name.
     """
     yield (",".join(column.name for column in table.columns) + "\n").encode()
-    texts = _Texts(is_escaped)
+
+    @cache  # most texts of a column repeat
+    def text_of(text: str | None) -> str:
+        """A cell that no spreadsheet takes for a formula, in quotes where it needs them."""
+        shown = sanitize(text) if text and is_escaped else text or ""
+        cell = encodable(_FORMULA_START.sub("'", shown))
+        return f'"{cell.replace(chr(34), chr(34) * 2)}"' if _NEEDS_QUOTES.search(cell) else cell
+
+    def cells_of(column: Column) -> list[str]:
+        if column.kind in ("text", "category"):
+            return [text_of(cell) for cell in column.cells()]
+        return ["" if cell is None else str(cell) for cell in column.cells()]
+
     for first in range(0, table.count, _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE)
-        cells = (_cells(column.at(rows), texts) for column in table.columns)
+        cells = (cells_of(column.at(rows)) for column in table.columns)
         yield ("\n".join(map(",".join, zip(*cells, strict=True))) + "\n").encode()
-
-
-def _cells(column: Column, texts: _Texts) -> list[str]:
-    if column.kind in ("text", "category"):
-        return [texts[cell] for cell in column.cells()]
-    return ["" if cell is None else str(cell) for cell in column.cells()]
-
-
-class _Texts(dict[str | None, str]):
-    """The cells of texts, each made once: most of a column repeat."""
-
-    def __init__(self, is_escaped: bool) -> None:
-        super().__init__({None: ""})
-        self._is_escaped = is_escaped
-
-    def __missing__(self, text: str) -> str:
-        """A cell with a text that no spreadsheet takes for a formula, in quotes where it needs them."""
-        shown = sanitize(text) if self._is_escaped else text
-        cell = encodable(_FORMULA_START.sub("'", shown))
-        if _NEEDS_QUOTES.search(cell):
-            cell = f'"{cell.replace(chr(34), chr(34) * 2)}"'
-        self[text] = cell
-        return cell
 
 
 def check_pyarrow(what: str) -> None:
