@@ -40,7 +40,6 @@ UNUSED_GPU: Final = Rule(
     code="unused-gpu",
     title="{who:computes/compute} nothing: {unused:is/are} unused",
     titles={
-        "several": "{unused:is/are} unused",
         "copies": "{who:only copies/only copy} data: {unused:computes/compute} nothing",
         "not-recorded": "{unused:has/have} no recorded kernel, though the job has {replicas} or more",
     },
@@ -53,18 +52,11 @@ UNUSED_GPU: Final = Rule(
     actions={
         "jax": (
             "Use them: place the arrays over all of `jax.devices()` with a `jax.sharding.Mesh` and `NamedSharding`.",
-            (
-                "To keep them free for other jobs, hide them with `CUDA_VISIBLE_DEVICES`; "
-                "`XLA_PYTHON_CLIENT_PREALLOCATE=false` frees their memory."
-            ),
+            "To keep them free for other jobs, hide them with `CUDA_VISIBLE_DEVICES`.",
         ),
         "copies": (
             "Check the devices of the strategy and of `tf.device` scopes.",
             "If the capture holds few steps, record more first: `traceview capture --steps 100:110`.",
-        ),
-        "jax-copies": (
-            "Check the mesh and the shardings of the arrays.",
-            "If the capture holds few steps, record more first.",
         ),
         "not-recorded": (
             "Record several whole steps: `traceview capture --steps 100:110`.",
@@ -167,7 +159,7 @@ def _unused(
         arguments=arguments,
         confidence=("medium", "outside") if copying else ("high", ""),
         evidence=evidence,
-        title=key or ("several" if len(rows) > 1 else ""),
+        title=key,
         action=key,
         notes=notes,
     )
