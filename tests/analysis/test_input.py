@@ -18,7 +18,7 @@ from tests.python_sidecars import Line, native_threads
 from tests.sidecars import write_sidecar
 from traceview.analysis.facts.input_supply import DETERMINED
 from traceview.analysis.gpu_time.input import Input
-from traceview.analysis.gpu_time.input_rules import INPUT_BOUND, action_for
+from traceview.analysis.gpu_time.input_rules import INPUT_BOUND
 from traceview.analysis.rules.finding import Finding
 from traceview.document.phrase import plain
 from traceview.report.model import phrases_of_verdict
@@ -604,16 +604,3 @@ def test_the_device_whose_batch_comes_late_is_named_and_who_waits_for_it(tmp_pat
     assert bound.title.startswith("GPU:1 waits 11.8 of 50.0 ms (24%) for input")
     assert bound.title.endswith("; meanwhile GPU:0 waits 10.0 ms")
     assert bound.devices == ("GPU:1", "GPU:0")
-
-
-@pytest.mark.parametrize(
-    ("kind", "action"),
-    [
-        ("Unbatch", "unbatch"),
-        ("Zip", "stage"),
-        ("BatchV2", "batch"),
-        ("ParallelMapV2", "parallel_map"),
-    ],
-)
-def test_each_kind_of_stage_has_its_action(kind: str, action: str) -> None:
-    assert action_for(kind) == action

@@ -86,7 +86,7 @@ A, B = "float32[96,128]", "float32[64,128]"
         (A, B, f"{A} -> {B}", "Give batch one shape"),
         (A, "bfloat16[96,128]", f"{A} -> bfloat16[96,128]", "Give batch one dtype"),
         ("~float32[]", "float32[]", "~float32[] -> float32[]", "Give batch one dtype"),
-        (None, A, f"absent -> {A}", "Give each call batch, zeros or a default"),
+        (None, A, f"absent -> {A}", "Give each call the same arguments"),
         *(
             ({"static": "int"}, {"static": new}, f"static int -> static {new}", "Pass batch as an array")
             for new in ("int", "str")
@@ -94,7 +94,7 @@ A, B = "float32[96,128]", "float32[64,128]"
         (
             *({"static": "object"}, {"static": "object"}),
             "static object -> static object",
-            "Give each call the same shapes, dtypes and static arguments",
+            "Give each call the same arguments",
         ),
         (FOUR, {**FOUR, "devices": 1}, "float32[8,2] placed differently", "Give batch one sharding"),
     ],

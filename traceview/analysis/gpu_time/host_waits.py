@@ -273,7 +273,7 @@ def _host_ops(waits: Waits) -> Finding | None:
         # Before the first op the graph is called.
         of_ops = waits.rows & (waits.context.ledger.columns.activity != IDLE)
         line = line or line_of_rows(waits.context, of_ops)
-        line["count"], title = Number(waits.computed_per_step, "op"), "many"
+        line["count"], title = Number(int(waits.ops_per_step(waits.device)), "op"), "many"
     return waits.finding(
         rules.HOST_BOUND,
         arguments=line | waits.tracing,

@@ -164,20 +164,11 @@ _ACTIONS: Final[dict[str, Advised]] = {
         "Open files once, not for each element, and read whole blocks of them; or store the data as TFRecord files.",
         "Processes can read ahead: `multiprocessing.get_context('spawn').Pool(4).imap(load, keys)`, each with its own open file.",
     ),
-    _WAITING: (
-        "Let threads load ahead in the generator: `multiprocessing.pool.ThreadPool(8).imap(load, keys)`.",
-        "The generator waits most of the time, for a server, a file, a queue or a timer, and makes one element after the other.",
-    ),
+    _WAITING: "Let threads load ahead in the generator: `multiprocessing.pool.ThreadPool(8).imap(load, keys)`.",
     _TABLE: "Take the values out of the table once, `values = table.to_numpy()`, and yield whole batches of them.",
     _QUEUE: FEED,
-    _LATE: (
-        "Let late elements hold up no others: `dataset.map(function, num_parallel_calls=32, deterministic=False)`.",
-        "Its Python waits most of the time, for a server, a file or a timer. More calls at once wait together, and take no core for that.",
-    ),
-    _ELEMENTS: (
-        "Let the generator yield whole batches, `yield np.stack(rows)`, and leave out `dataset.batch`.",
-        "TensorFlow takes longer for each element of a generator than many generators do.",
-    ),
+    _LATE: "Let late elements hold up no others: `dataset.map(function, num_parallel_calls=32, deterministic=False)`.",
+    _ELEMENTS: "Let the generator yield whole batches, `yield np.stack(rows)`, and leave out `dataset.batch`.",
     "shuffle": (
         "Shuffle names or keys before they are read and decoded.",
         (
@@ -186,10 +177,7 @@ _ACTIONS: Final[dict[str, Advised]] = {
         ),
     ),
     "batch": "Copy elements into batches in parallel: `dataset.batch(n, num_parallel_calls=tf.data.AUTOTUNE)`.",
-    "filter": (
-        "Filter before expensive stages and before elements are read, or store what the filter keeps, with `dataset.save(path)`.",
-        "A filter reads and tests every element that it rejects.",
-    ),
+    "filter": "Filter before expensive stages and before elements are read, or store what the filter keeps, with `dataset.save(path)`.",
     "unbatch": (
         "Leave out `unbatch`: `dataset.rebatch(n)` makes batches of another size without taking them apart.",
         "What shuffles rows goes ahead of the first `batch`.",
@@ -202,14 +190,8 @@ _ACTIONS: Final[dict[str, Advised]] = {
         "End the pipeline with `dataset.prefetch(tf.data.AUTOTUNE)`.",
         "If that is not enough, make the slowest stage faster: `num_parallel_calls=tf.data.AUTOTUNE` for `map` and `interleave`.",
     ),
-    _PARTS: (
-        "Make all parts of an element with one op, such as `tf.signal.frame`, in `dataset.map`, then `.rebatch(n)`.",
-        "A data set of its own for each window or row takes longer than what it holds.",
-    ),
-    _SMALL: (
-        "Batch before mapping, and write the mapped function for batches: `dataset.batch(n).map(function)`.",
-        "An element takes so little that calling the function for each is most of it.",
-    ),
+    _PARTS: "Make all parts of an element with one op, such as `tf.signal.frame`, in `dataset.map`, then `.rebatch(n)`.",
+    _SMALL: "Batch before mapping, and write the mapped function for batches: `dataset.batch(n).map(function)`.",
     _LOCK: (
         "Replace Python of the pipeline, a generator or `tf.py_function`, by ops of TensorFlow.",
         "Work that has to stay in Python needs processes of its own: they do not share the GIL with the step.",

@@ -72,26 +72,14 @@ _OF_ANY_FRAMEWORK: Final[dict[str, Advised]] = {
         "Wait in a thread of its own, or in every 100th step only.",
         "Of several requests send all first, then take their answers; threads and processes are started once, before the loop.",
     ),
-    "decoding_pictures": (
-        "Decode each picture once, before the loop, or only as large as needed: `picture.draft('RGB', size)` for a JPEG.",
-        "A JPEG of 1,600 x 1,200 for a picture of 128 x 96 took 4.4 instead of 31 ms so (Pillow).",
-    ),
+    "decoding_pictures": "Decode each picture once, before the loop, or only as large as needed: `picture.draft('RGB', size)` for a JPEG.",
     "reports": (
         "Do it every 100th step only, or write down what is new and nothing twice.",
         "A thread would hold the GIL, which the step needs.",
     ),
-    "modules": (
-        "Hand modules over once, `step = nnx.cached_partial(train_step, model, optimizer)`, and then only batches: `step(batch)`.",
-        "`nnx.jit` takes modules apart and puts them together in each call: with 16 blocks a step took 13 ms instead of 5.4 (Flax 0.12).",
-    ),
-    "lists_of_rows": (
-        "Ask the data set for arrays, once before the loop: `dataset.with_format('numpy')`.",
-        "Without a format it makes a Python object of each number.",
-    ),
-    "reading_files": (
-        "Read the file once, before the loop, if it fits into memory: `rows = file['rows'][:]`; else whole blocks of it.",
-        "Each call opens and unpacks a part again: from memory a step took 3.5 instead of 10.6 ms (HDF5, two cores).",
-    ),
+    "modules": "Hand modules over once, `step = nnx.cached_partial(train_step, model, optimizer)`, and then only batches: `step(batch)`.",
+    "lists_of_rows": "Ask the data set for arrays, once before the loop: `dataset.with_format('numpy')`.",
+    "reading_files": "Read the file once, before the loop, if it fits into memory: `rows = file['rows'][:]`; else whole blocks of it.",
     "keras": (
         "Run several steps per call, `model.compile(..., steps_per_execution=10)`: between two calls Keras runs Python of its own.",
         "On several replicas, where that ended with an error (Keras 3.15, TensorFlow 2.21), run fewer steps, with a larger batch.",
@@ -293,10 +281,7 @@ PYTHON_THREAD: Final = Rule(
             "Let processes read: `ReadOptions(num_threads=1)` and `.mp_prefetch(grain.MultiprocessingOptions(num_workers=4))`.",
             "The threads of grain, 16 if nothing is said, share the GIL: 25 ms with 16, 11 with two processes of one each (grain 0.2.18).",
         ),
-        "cores": (
-            "Compute less beside the training: less often, on a part of the data, or on another machine.",
-            "Another process would take the same core.",
-        ),
+        "cores": "Compute less beside the training: less often, on a part of the data, or on another machine.",
     },
     metrics={
         "lock_kept_ratio": "share of the window in which it held the GIL",

@@ -78,26 +78,17 @@ RETRACING: Final = Rule(
             "Give each call the same arguments, with the same shapes, dtypes and static values.",
             "`JAX_EXPLAIN_CACHE_MISSES=1` says why a function was traced again.",
         ),
-        "jax-shape": (
-            "Give {argument} one shape, or few: pad to few lengths, or drop a smaller last batch.",
-            "Each new shape compiles the whole function.",
-        ),
+        "jax-shape": "Give {argument} one shape, or few: pad to few lengths, or drop a smaller last batch.",
         "jax-dtype": (
             "Give {argument} one dtype in all calls: `jnp.asarray(value, jnp.float32)`.",
             "A Python number is weakly typed, `~float32[]`, which an array is not.",
         ),
-        "jax-static_arguments": (
-            "Pass {argument} as an array: leave it out of `static_argnums` and `static_argnames`.",
-            "Each value of a static argument compiles the function anew.",
-        ),
+        "jax-static_arguments": "Pass {argument} as an array: leave it out of `static_argnums` and `static_argnames`.",
         "jax-sharding": (
             "Give {argument} one sharding in all calls: `jax.device_put(batch, sharding)`.",
             "`out_shardings` of `jax.jit` sets that of results that the next step is given.",
         ),
-        "jax-function": (
-            "Make the function and its `jax.jit` once, before the loop.",
-            "A lambda, a `partial` or a function that is defined in the loop is a new one to `jax.jit` each time.",
-        ),
+        "jax-function": "Make the function and its `jax.jit` once, before the loop.",
         "jax-field": (
             "Leave fields that change out of the static ones of an argument, `meta_fields` or `static=True`: make them arrays.",
             "`JAX_EXPLAIN_CACHE_MISSES=1` says what has changed. `jax.clear_caches()` in the loop drops all that was compiled.",
@@ -115,7 +106,6 @@ RETRACING: Final = Rule(
     metrics={
         "traced_call_count": "calls that traced",
         "changed_argument": "argument, as last compiled for -> now",
-        "new_function": "made anew",
     },
     example="train_step traced 3 times after the first step: GPU:0 waits 7.50 of 50.0 ms (15%)",
 )
@@ -243,17 +233,10 @@ def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
         for change in call.changes:
             steps.setdefault(change, call.step)
     names = tuple(dict.fromkeys(each.name for each in steps if each.kind == kind and each.name))
-    changed, new = "changed_argument", "new_function"
+    changed = "changed_argument"
     evidence = [
-        *(
-            Evidence(changed, each.words, None, each.name, f"step {step}", "words", "argument")
-            for each, step in steps.items()
-        ),
-        *(
-            Evidence(new, call.function, None, "", f"step {call.step}", "function")
-            for call in calls
-            if call.is_new
-        ),
+        Evidence(changed, each.words, None, each.name, f"step {step}", "words", "argument")
+        for each, step in steps.items()
     ]
     functions = tuple(dict.fromkeys(call.function for call in calls))
     made_in = line_argument(waits.python(State.COMPILE)) if kind == "function" else {}

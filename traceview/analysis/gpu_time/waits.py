@@ -112,26 +112,19 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         own = self.context.ledger.rows_of(self.device)
         if (columns.activity[own][self.rows[own]] != IDLE).any():
             return False
-        dispatch_ps = self._ops_per_step(self.device) * limits["dispatch_ps"]
+        dispatch_ps = self.ops_per_step(self.device) * limits["dispatch_ps"]
         return self.loss.mean_ps <= limits["call_ps"] + dispatch_ps
 
     @property
     def has_many_ops(self) -> bool:
         """Whether to dispatch the ops of some device takes as long as to call the step."""
-        most = max(map(self._ops_per_step, self.context.ledger.devices))
+        most = max(map(self.ops_per_step, self.context.ledger.devices))
         return most * HOST_BOUND.limits["dispatch_ps"] >= HOST_BOUND.limits["call_ps"]
 
-    @property
-    def computed_per_step(self) -> int:
-        """How many ops the device that loses most computes in a step, also beside others."""
-        count = counted_events(self.context, self.device).size
-        return int(count) // (self.context.ledger.steps_of_device[self.device] or 1)
-
-    def _ops_per_step(self, device: int) -> float:
-        ledger, columns = self.context.ledger, self.context.ledger.columns
-        own = ledger.rows_of(device)
-        is_busy = ledger.counts[own] & (columns.activity[own] != IDLE)
-        return unique_ids(columns.event[own][is_busy]).size / (ledger.steps_of_device[device] or 1)
+    def ops_per_step(self, device: int) -> float:
+        """How many ops a device computes in a step, also beside others."""
+        count: int = counted_events(self.context, device).size
+        return count / (self.context.ledger.steps_of_device[device] or 1)
 
     @property
     def host(self) -> int:
