@@ -37,27 +37,37 @@ def analyzed(
     stack_at: Callable[[int], tuple[Line, ...]],
     rounds: Iterable[int] = range(50),
     *,
+    period_ms: float = 50,
+    marker_ms: float = 50,
     cores: float | None = None,
+    late_us: int | None = None,
     first_rounds: int | None = None,
     collections: Iterable[tuple[float, float]] = (),
+    **groups: Any,
 ) -> traceview.Report:
     """Four steps of 50 ms, each with the events that `play` enters, and with samples of Python at some of its milliseconds.
 
-    `cores`: how much of one the thread uses. `first_rounds`: samples end after so many. `collections`: start and length of
-    those of garbage in every step, in milliseconds.
+    `cores`: how much of one the thread uses. `late_us`: by how much each round of samples came late. `first_rounds`: samples
+    end after so many. `collections`: start and length of those of garbage in every step, in milliseconds.
     """
     trace = new_trace(length_ms=300)
     samples: list[Sample] = []
     spans: list[tuple[int, int, int]] = []
-    for step in marked_steps(trace, period_ms=50, marker_ms=50):
+    for step in marked_steps(trace, period_ms=period_ms, marker_ms=marker_ms):
         play(step)
         begin_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
         known = [(at, stack_at(at)) for at in rounds if stack_at(at)]
         samples += [(begin_ns + at * 1_000_000, 0, lines) for at, lines in known]
         spans += [(begin_ns + round(at * 1e6), round(of * 1e6), 2) for at, of in collections]
     cpu_us = [round((at_ns - PROFILE_START_NS) * (cores or 0)) // 1000 for at_ns, _, _ in samples]
-    group = python_group(samples[:first_rounds], THREADS, None if cores is None else cpu_us, spans)
-    write_sidecar(trace.write(folder), {"python": group})
+    group = python_group(
+        samples[:first_rounds],
+        THREADS,
+        None if cores is None else cpu_us,
+        spans,
+        late_us=None if late_us is None else [late_us] * len(samples),
+    )
+    write_sidecar(trace.write(folder), {"python": group, **groups})
     return traceview.analyze(folder)
 
 
@@ -245,15 +255,10 @@ def test_a_line_in_steps_is_left_from_one_to_the_next(
         step.host("FunctionRun", 12, 17)
         step.kernel(0, 16, 25, launch_ms=15.9)
 
-    trace = new_trace(length_ms=300)
-    samples: list[Sample] = []
-    for step in marked_steps(trace, period_ms=30, marker_ms=28):
-        play(step)
-        begin_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
-        rounds = [11, *([also_at] if also_at else [])]
-        samples += [(begin_ns + at * 1_000_000, 0, (NUMPY, WORK)) for at in rounds]
-    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS)})
-    assert ("launch" not in states_of(traceview.analyze(tmp_path))) == is_one_cause
+    rounds = [11, *([also_at] if also_at else [])]
+    stack = (NUMPY, WORK)
+    report = analyzed(tmp_path, play, lambda _: stack, rounds, period_ms=30, marker_ms=28)
+    assert ("launch" not in states_of(report)) == is_one_cause
 
 
 ASKED: Line = ("train.py", "<genexpr>", 4, True)
@@ -302,22 +307,21 @@ def test_a_line_outside_of_the_steps_is_what_it_calls_the_framework_for(
 
 def test_what_a_loop_does_beside_a_save_is_no_checkpoint(tmp_path: Path) -> None:
     """After each step of 30 ms it sorts for 10 ms, and saves for 20."""
-    trace = new_trace(length_ms=400)
-    samples: list[Sample] = []
     saves: Line = ("train.py", "saved", 9, True)
-    for step in marked_steps(trace, period_ms=60, marker_ms=30):
+    main: Line = ("train.py", "main", 3, True)
+
+    def play(step: Step) -> None:
         step.host("FunctionRun", 0, 5)
         step.kernel(0, 5, 30, launch_ms=4.9)
         step.host("SaveV2:SaveV2", 40, 60)
-        start_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
-        parts = [(31, 40, WORK), (41, 60, saves)]
-        for begin, end, line in parts:
-            samples += [
-                (start_ns + at * 1_000_000, 0, (line, ("train.py", "main", 3, True)))
-                for at in range(begin, end)
-            ]
-    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS)})
-    states = states_of(traceview.analyze(tmp_path))
+
+    rounds = [*range(31, 40), *range(41, 60)]
+    report = analyzed(
+        *(tmp_path, play, lambda at: (WORK if at < 40 else saves, main), rounds),
+        period_ms=60,
+        marker_ms=30,
+    )
+    states = states_of(report)
     assert states["checkpoint"] == pytest.approx(20, abs=2.5)
     assert states["between"] == pytest.approx(10, abs=2.5)
 
@@ -410,14 +414,11 @@ def test_a_thread_is_advised_where_it_keeps_no_lock(
 
 @pytest.mark.parametrize("is_of_jax", [False, True])
 def test_what_no_sample_shows_is_looked_for_between_steps(is_of_jax: bool, tmp_path: Path) -> None:
-    trace = new_trace(length_ms=300)
-    for step in marked_steps(trace, period_ms=50, marker_ms=30):
+    def play(step: Step) -> None:
         step.host("PjitFunction(step)" if is_of_jax else "FunctionRun", 0, 5)
         step.kernel(0, 5, 30, launch_ms=4.9)
-    samples: list[Sample] = [(PROFILE_START_NS - 10**9, 0, (WORK,))]
-    finding = made.analyzed(
-        tmp_path, trace, sidecar={"python": python_group(samples, THREADS)}
-    ).findings[0]
+
+    finding = analyzed(tmp_path, play, lambda _: (), marker_ms=30).findings[0]
     assert finding.code == "callback-stall"
     assert "no sample of Python shows the line" in finding.action
 
@@ -429,22 +430,18 @@ def paused(
     late_us: int | None = None,
     **groups: Any,
 ) -> Finding:
-    """The first finding on steps of 50 ms that begin with 20 ms of Python, so much of them between the markers.
+    """The first finding on steps of 50 ms that begin with 20 ms of Python, so much of them between the markers."""
+    begin_ms, marker_ms = 20 - between_ms, 50 - between_ms
 
-    `late_us`: by how much each round of samples came late.
-    """
-    trace = new_trace(length_ms=300)
-    samples: list[Sample] = []
-    for step in marked_steps(trace, period_ms=50, marker_ms=50 - between_ms):
-        begin_ms = 20 - between_ms
+    def play(step: Step) -> None:
         step.host("FunctionRun", begin_ms, begin_ms + 5)
-        step.kernel(0, begin_ms + 5, 50 - between_ms, launch_ms=begin_ms + 4.9)
-        start_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
-        samples += [(start_ns + (at - between_ms) * 1_000_000, 0, stack) for at in range(1, 20)]
-    late = None if late_us is None else [late_us] * len(samples)
-    group = python_group(samples, THREADS, late_us=late)
-    write_sidecar(trace.write(folder), {"python": group, **groups})
-    return traceview.analyze(folder).findings[0]
+        step.kernel(0, begin_ms + 5, marker_ms, launch_ms=begin_ms + 4.9)
+
+    rounds = range(1 - between_ms, begin_ms)
+    made = analyzed(
+        folder, play, lambda _: stack, rounds, marker_ms=marker_ms, late_us=late_us, **groups
+    )
+    return made.findings[0]
 
 
 ONCE = "Do it once before the loop, or only every 100th step"
