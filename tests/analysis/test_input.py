@@ -171,7 +171,7 @@ def test_what_works_only_while_the_model_waits_is_compared_with_the_wait(
 def stalled(trace: CudaTrace, stage: str, worker_count: int, works: dict[str, float]) -> None:
     """Eight steps of 100 ms with 40 ms between two; behind a full buffer a stage, on so many threads, works for this long."""
     batches = trace.thread("tf_data_prefetch", 50)
-    workers = [trace.thread("tf_data_iterator_resource", 40 + n) for n in range(worker_count)]
+    workers = [trace.thread("tf_data_private_threadpool", 60 + n) for n in range(worker_count)]
     for step in marked_steps(trace, count=8, period_ms=100, marker_ms=60):
         step.host(WAIT, 0, 1)
         step.host("Iterator::Root", 0, 1, {"id": 1})

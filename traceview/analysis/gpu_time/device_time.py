@@ -40,6 +40,7 @@ UNUSED_GPU: Final = Rule(
     code="unused-gpu",
     title="{who:computes/compute} nothing: {unused:is/are} unused",
     titles={
+        "several": "{unused:is/are} unused",
         "copies": "{who:only copies/only copy} data: {unused:computes/compute} nothing",
         "not-recorded": "{unused:has/have} no recorded kernel, though the job has {replicas} or more",
     },
@@ -159,7 +160,7 @@ def _unused(
         arguments=arguments,
         confidence=("medium", "outside") if copying else ("high", ""),
         evidence=evidence,
-        title=key,
+        title=key or ("several" if len(rows) > 1 else ""),
         action=key,
         notes=notes,
     )

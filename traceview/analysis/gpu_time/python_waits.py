@@ -360,7 +360,7 @@ def _keras_key(python: PythonShare | None, instead: str) -> str:
         return "callback"
     if python and python.state == "runs" and _FIT.match(python.called or ""):
         return "keras"
-    return "callback" if hook and instead in ("", _OWN, _FREE) else instead
+    return "callback" if hook and instead in ("", _OWN) else instead
 
 
 def _work_key(python: PythonShare | None) -> str:
