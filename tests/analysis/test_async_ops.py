@@ -163,10 +163,3 @@ def test_the_body_of_a_loop_is_compute_of_the_step(
 def test_another_op_runs_no_data_set(tmp_path: Path) -> None:
     report = loops(tmp_path, "ReduceIterator::Root::Scan", type_="QueueDequeueV2")
     assert "input" not in states(report)
-
-
-def test_a_data_set_of_the_step_has_advice_of_its_own(tmp_path: Path) -> None:
-    report = loops(tmp_path, "ReduceIterator::Root::Scan")
-    (finding,) = (each for each in report.findings if each.code == "input-bound")
-    assert finding.title.endswith("for a data set that each step makes")
-    assert finding.action.startswith("Loop over tensors in the step")

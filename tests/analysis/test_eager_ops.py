@@ -14,6 +14,7 @@ from tests.analysis.made import analyzed, finding_of, loss_of
 from tests.python_sidecars import PROFILE_START_NS, Sample, python_group
 from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import FIRST, SECOND, component
+from traceview.analysis.facts.input_supply import DEBUGGED
 from traceview.analysis.rules.finding import Finding
 
 SPACING_MS: Final = 0.4
@@ -71,6 +72,8 @@ def test_from_a_hundred_ops_on_the_step_is_no_graph(
     ("hook", "action"),
     [
         ("tf.config.run_functions_eagerly", "Turn tf.config.run_functions_eagerly off"),
+        # Then the pipeline runs ops one by one.
+        (DEBUGGED, f"Turn {DEBUGGED} off"),
         # It makes nothing run outside of a graph.
         ("tracemalloc", "Put the step into a graph"),
     ],
@@ -80,13 +83,6 @@ def test_functions_that_are_told_to_run_op_by_op(hook: str, action: str, tmp_pat
     (finding,) = (row for row in traceview.analyze(tmp_path).findings if row.code == "host-bound")
     assert finding.action.startswith(action)
     assert finding.title.endswith(f"with {hook} on")
-
-
-def test_ops_of_a_debugged_pipeline_are_none_of_the_step(tmp_path: Path) -> None:
-    hooks = ["tf.data.experimental.enable_debug_mode"]
-    write_sidecar(run_of(100).write(tmp_path), {"tracing": {"hooks": hooks}})
-    titles = [row.title for row in traceview.analyze(tmp_path).findings]
-    assert not any("outside of any tf.function" in title for title in titles)
 
 
 @pytest.mark.parametrize(("work_ms", "is_own"), [(2, False), (7, True)])

@@ -217,15 +217,6 @@ def test_few_steps(tmp_path: Path, count: int, few: bool) -> None:
         assert (finding.evidence[0].value, finding.evidence[0].threshold) == (2, 3)
 
 
-@pytest.mark.parametrize(
-    ("last", "begins"),
-    [(12, "Only 1 step is used; c"), (13, "Only 2 steps are used; c"), (14, "Both")],
-)
-def test_a_headline_on_few_steps_says_so(last: int, begins: str, fixtures: Path) -> None:
-    report = traceview.analyze(fixtures / "slow-input-2", steps=slice(11, last))
-    assert report.verdict.headline.startswith(begins)
-
-
 # All of them
 
 

@@ -11,7 +11,6 @@ import traceview
 from scripts.cuda_trace import MS, PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.analysis.made import analyzed, the
-from tests.python_sidecars import Line, python_group
 from tests.sidecars import write_sidecar
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import Finding
@@ -87,7 +86,7 @@ A, B = "float32[96,128]", "float32[64,128]"
         (A, B, f"{A} -> {B}", "Give batch one shape"),
         (A, "bfloat16[96,128]", f"{A} -> bfloat16[96,128]", "Give batch one dtype"),
         ("~float32[]", "float32[]", "~float32[] -> float32[]", "Give batch one dtype"),
-        (None, A, f"absent -> {A}", "Give each call batch, zeros or a default"),
+        (None, A, f"absent -> {A}", "Give each call the same arguments"),
         *(
             ({"static": "int"}, {"static": new}, f"static int -> static {new}", "Pass batch as an array")
             for new in ("int", "str")
@@ -95,7 +94,7 @@ A, B = "float32[96,128]", "float32[64,128]"
         (
             *({"static": "object"}, {"static": "object"}),
             "static object -> static object",
-            "Give each call the same shapes, dtypes and static arguments",
+            "Give each call the same arguments",
         ),
         (FOUR, {**FOUR, "devices": 1}, "float32[8,2] placed differently", "Give batch one sharding"),
     ],
@@ -135,33 +134,6 @@ def test_where_no_argument_has_changed_a_field_of_one_may_have(tmp_path: Path) -
     assert finding.title.startswith("update traced 1 time after the first step: GPU:0 waits ")
     assert finding.action.startswith("Leave fields that change out of the static ones")
     assert "may have changed, or a setting of JAX" in finding.explanation
-
-
-def test_without_its_caches_jax_compiles_several_functions_again(tmp_path: Path) -> None:
-    finding = compiled_again(tmp_path, ("update", [again(3)]), ("loss", [again(2), again(3)]))
-    assert finding.title.startswith("update and loss traced 3 times after the first step: ")
-    assert finding.action == "Do not call jax.clear_caches() in the loop."
-    assert "what JAX had compiled was dropped" in finding.explanation
-
-
-def test_two_functions_that_compile_in_two_steps_have_fields_that_change(tmp_path: Path) -> None:
-    finding = compiled_again(tmp_path, ("update", [again(3)]), ("loss", [again(2)]))
-    assert finding.action.startswith("Leave fields that change")
-
-
-@pytest.mark.parametrize("change", ["", "argument", "function"])
-def test_the_line_that_drops_what_jax_has_compiled(change: str, tmp_path: Path) -> None:
-    """A change of an argument, or a new function, is reason enough."""
-    line: Line = ("train.py", "train", 9, True)
-    stack: tuple[Line, ...] = (("jax/_src/api.py", "clear_caches", 2600, False), line)
-    rounds = [(PROFILE_START_NS + at * 1_000_000, 0, stack) for at in (280, 281)]
-    samples = python_group(rounds, [MAIN])
-    changes = [("batch", A, B)] if change == "argument" else []
-    call = again(3, *changes, is_new=change == "function")
-    finding = compiled_again(tmp_path, ("update", [call]), python=samples)
-    title = "update compiled again 1 time after jax.clear_caches() in train, train.py:9: "
-    assert finding.title.startswith(title) is not bool(change)
-    assert finding.action.startswith("Do not call jax.clear_caches()") is not bool(change)
 
 
 def test_what_was_compiled_beside_the_used_steps_explains_nothing(tmp_path: Path) -> None:

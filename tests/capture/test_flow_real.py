@@ -75,22 +75,6 @@ def losses(combine, alike=False):
     return described(tf.function(step), ONES)
 
 
-hits = [tf.Variable(0.0, trainable=False) for _ in range(8)]
-
-
-def counted(metrics):
-    def step(x):
-        with tf.GradientTape() as tape:
-            scores = tf.matmul(x, frozen)
-            loss = tf.reduce_mean(tf.square(scores))
-        for place, hit in enumerate(metrics):
-            hit.assign_add(tf.reduce_sum(tf.cast(scores[:, place] > 0.5, tf.float32)))
-        frozen.assign_sub(tape.gradient(loss, frozen))
-
-    return described(tf.function(step), tf.ones([12, 6]), of=(frozen, head, rate, *hits))
-
-
-result["metrics"], result["metric"] = counted(hits), counted(hits[:1])
 result["summed"] = losses(lambda one, other: 5.0 * one + other / 2.0)
 result["projected"] = losses(lambda one, other: one + other - one * tf.reduce_sum(one * other))
 result["multiplied"] = losses(lambda one, other: one + other + one * other)
@@ -554,11 +538,6 @@ def test_products_with_0_and_updates_by_zeros_train_nothing(
     # The gradient of a slice is given the places of that, which are zeros. What is noted of weights is more than zeros.
     for other in ("light", "of one", "apart", "kept", "shifted", "noted"):
         assert described[other]["idle_ops"] == [], other
-
-
-def test_how_many_ops_train_nothing(described: dict[str, Any]) -> None:
-    assert described["metrics"]["untrained_percent"] > 60
-    assert 0 < described["metric"]["untrained_percent"] < 40
 
 
 def test_pairs_that_are_combined_number_by_number(described: dict[str, Any]) -> None:

@@ -179,22 +179,6 @@ def test_nothing_is_left_patched(capture: Capture) -> None:
     assert capture(script.replace("END", "20")).out.split() == ["True", "0", "0"]
 
 
-def test_the_line_that_has_keras_make_its_step_anew(capture: Capture) -> None:
-    """While steps are recorded; what makes it before, or finds it made, is none."""
-    script = SCRIPT_START + (
-        "from keras.src.backend.tensorflow.trainer import TensorFlowTrainer\n"
-        "model = TensorFlowTrainer()\n"
-        "def anneal():\n"
-        "    model.make_train_function(force=True)\n"
-        "anneal()\n"
-        "model.fit(12)\n"
-        "anneal()\n"
-        "model.fit(8)\n"
-    )
-    (line,) = capture(script).sidecar["window"]["made_at"]
-    assert line.endswith(" in anneal")
-
-
 def test_a_place_that_a_version_lacks_is_said(capture: Capture) -> None:
     # As if a version had an empty module there.
     script = (

@@ -19,9 +19,6 @@ _NO_WORK: Final = frozenset((
     "Const", "Identity", "IdentityN", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "Shape",
 ))  # fmt: skip
 
-_NOT_RUN: Final = _NO_WORK - {"ReadVariableOp"}
-"""What takes no time to dispatch."""
-
 _IN_64_BITS: Final = frozenset(("float64", "complex128"))
 
 _KINDS: Final = (
@@ -35,8 +32,7 @@ def describe_values(
 ) -> dict[str, Any]:
     """The names of ops in float64, of those that read only constants and tensors made before the graph, of those that besides read
     only the batch, or only variables, and of those that train nothing; none for names of others. `fixed_ops` are those of the second
-    and third that read variables which nothing changes; `same_batch`: how many replicas read the same batch, 0 unless all do; `untrained_percent`:
-    how many of the ops train nothing.
+    and third that read variables which nothing changes; `same_batch`: how many replicas read the same batch, 0 unless all do.
 
     `shapes`: of variables, by the ids of their handles; `trained`: of these the trained ones, without an update of one of
     which batch, variable and untrained ops are not known.
@@ -62,8 +58,6 @@ def describe_values(
     again = decoded_again(flow) & needed if needed else set()
     sent, pairs, parts = sent_again(flow), of_pairs(flow), summed_products(calls)
     (few, kept), (copied, percent) = dropped(flow), repeated_products(calls)
-    ran = [node for node, op in flow.ops.items() if op.type not in _NOT_RUN]
-    idle_count = sum(node not in needed and not flow.is_of_loss(node) for node in ran if needed)
     kinds: dict[str, set[str]] = {}
     for node, op in flow.ops.items():
         if op.type in _NO_WORK:
@@ -106,7 +100,6 @@ def describe_values(
         "kept_percent": kept,
         "copied_percent": percent,
         "same_batch": same_batch,
-        "untrained_percent": 100 * idle_count // max(len(ran), 1),
     }
 
 

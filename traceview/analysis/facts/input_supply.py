@@ -7,9 +7,8 @@ while it waits, as the processor time of its thread shows, it does not need Pyth
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, filterfalse
 from typing import Final
 
@@ -67,7 +66,6 @@ _CHANGES_NONE = lazy_pattern(
 )
 """Stages that hand on what they are given, in whatever order; a `Generator` alone takes it from a shard, that of a script is in a `FlatMap`."""
 _MAKES = lazy_pattern(rb": MakeIterator\Z")
-_PASS = lazy_pattern(r"(.*Repeat)\[\d+\]", re.DOTALL)
 _DROPPED_FACTOR: Final = 2
 _FEWEST_DROPPED: Final = 8
 """Elements made for one that is handed on, and dropped ones: a buffer holds few. Choices of ours."""
@@ -103,7 +101,7 @@ class InputSupply(Struct, frozen=True, eq=False):
     what it makes is dropped. `lacks_prefetch`: whether it does not work ahead. `empty_step_ratio`: the share of the used steps in which a
     request met an empty buffer, of the buffer for which that is least; `empty_wait_ratio`: the share of the wait in these steps. `wait_ps`: how long the thread of the steps was in calls for the next batch, in the window; `wait_of_steps`:
     in each step of the host, used or not. `gives_again`: whether the pipeline gives the same
-    examples in each epoch, for nothing changes them after a cache or arrays. `pass_count`: passes over the data in the window. `iterator_count`: iterators made
+    examples in each epoch, for nothing changes them after a cache or arrays. `iterator_count`: iterators made
     in it, if the first requests to them are most of the wait. `ahead_ratio`: the share of the window for which
     the pipeline is at work ahead of the steps, as `_ahead_ratio`. What is not known is None.
     """
@@ -120,7 +118,6 @@ class InputSupply(Struct, frozen=True, eq=False):
     wait_ps: int | None
     wait_of_steps: tuple[int, ...] | None
     gives_again: bool
-    pass_count: int
     iterator_count: int
     ahead_ratio: float
 
@@ -233,9 +230,6 @@ def _supply(context: Run, host: int) -> InputSupply | None:
         wait_ps=wait_ps,
         wait_of_steps=None if of_steps is None else tuple(of_steps.tolist()),
         gives_again=all(map(_gives_again, whole)),
-        pass_count=_passes(
-            map(trace.names.text, unique_ids(columns.name[calls.row[inside]]).tolist())
-        ),
         iterator_count=_new_iterators(context, host, waits),
         ahead_ratio=_ahead_ratio(context, host, calls) if host in context.idle.states else 0.0,
     )
@@ -289,12 +283,6 @@ def _dropped(stage: InputStage, stages: Sequence[InputStage]) -> Dropped | None:
     kind, kept = _DROPS.fullmatch(parts[place - 1]), max(calls["::".join(parts[:place])], 1)
     is_most = made >= max(_DROPPED_FACTOR * kept, kept + _FEWEST_DROPPED)
     return Dropped(kind[1], made, kept) if kind and is_most else None
-
-
-def _passes(names: Iterable[str | None]) -> int:
-    """How many passes over the data these calls belong to: a stage that repeats its input numbers them."""
-    begun = {found[0]: found[1] for name in names if (found := _PASS.match(name or ""))}
-    return max(Counter(begun.values()).values(), default=0)
 
 
 def _new_iterators(context: Run, host: int, waits: InputWaits) -> int:

@@ -59,11 +59,6 @@ BY_CALLER: Final = frozenset(State) - {*_BY_OTHER_THREADS, *_BY_NO_THREAD}
 PYTHON_LINE: Final = "python_line"
 """The evidence that names a line; its place says how much of the sampled time was there."""
 
-REQUESTED: Final = lazy_pattern(
-    r"jax/_src/(?:stages\.py (?!(?:call|__call__)\Z).*|api\.py (?:eval_shape|make_jaxpr_f))",
-    re.DOTALL,
-)
-"""Files and functions with which a script asks JAX 0.10 to trace, lower or compile, or what is known of that: `step.lower(x)`."""
 COMPILING: Final = lazy_pattern(
     r"jax/_src/(?:interpreters/(?:mlir|partial_eval)|compiler|stages)\.py (?!(?:call|__call__)\Z).*|"
     r"jax/_src/pjit\.py (?:_pjit_lower|_resolve_and_lower|_trace_for_jit)|tensorflow/python/(?:autograph/pyct/.*|"
@@ -71,9 +66,7 @@ COMPILING: Final = lazy_pattern(
     r"eager/polymorphic_function/tracing_compilation\.py _create_concrete_function)",
     re.DOTALL,
 )
-"""Those that trace, lower and compile, also of TensorFlow 2.21."""
-CLEARING: Final = lazy_pattern(r"jax/_src/api\.py clear_caches")
-"""That which drops all that JAX has compiled."""
+"""Files and functions that trace, lower and compile (JAX 0.10, TensorFlow 2.21)."""
 
 
 FEED: Final = (
@@ -82,13 +75,18 @@ FEED: Final = (
 OTHERS: Final = "another thread or process"
 """What helps a line that waits in a queue, and what it waits for."""
 _AWAITED_IN: Final = {
-    "answers": ("asyncio/", "aiohttp/", "grpc/aio/"),
-    "starts": (" in start",),
     "iterator": ("in make_iterator", "in anonymous_iterator_v3"),
-    "manager": ("multiprocessing/managers.py",),
-    "pool": ("multiprocessing/pool.py",),
     "queue": ("queue.py", "threading.py", "multiprocessing/", "concurrent/futures/"),
-    "network": ("socket.py", "ssl.py", "http/", "urllib/", "urllib3/", "requests/"),
+    "waits": (
+        "socket.py",
+        "ssl.py",
+        "http/",
+        "urllib/",
+        "urllib3/",
+        "requests/",
+        "asyncio/",
+        "aiohttp/",
+    ),
     "native": ("keras/", "tf_keras/", "jax/_src/array.py"),
 }
 """What the line of a library holds in which a thread waits for each of these: its module, or its function."""
@@ -103,9 +101,7 @@ _WORKS_INSIDE: Final = {
     "decoding_pictures": lazy_pattern(
         r"(?:PIL|cv2|imageio|skimage/io)/.* in (?!\w*save)", re.DOTALL
     ),
-    "deep_copies": lazy_pattern(r"copy\.py:\d+ in \w*(?:copy|reconstruct)\w*"),
     "lists_of_rows": lazy_pattern(r"datasets/formatting/formatting\.py:\d+ in extract_"),
-    "hashed_arguments": lazy_pattern(r".* in __hash__\Z", re.DOTALL),
     "reports": lazy_pattern(
         r"(?:logging|pandas/io/formats|matplotlib)/|json/(?!decoder|scanner).*:\d+ in (?!load)|csv\.py:\d+ in (?:write|_dict_to)"
     ),
@@ -115,9 +111,8 @@ _WORKS_INSIDE: Final = {
 _CALLS: Final = {
     "autograph": lazy_pattern(r"tensorflow/python/autograph/impl/api\.py"),
     "modules": lazy_pattern(r"flax/nnx/(?!.* in cache_args_wrapper\Z)", re.DOTALL),
-    "filtered": lazy_pattern(r"equinox/_jit\.py"),
 }
-"""What the user's line calls: what makes the calls of converted code (TensorFlow 2.21), or takes modules apart (Flax 0.12, Equinox 0.13)."""
+"""What the user's line calls: what makes the calls of converted code (TensorFlow 2.21), or takes modules apart (Flax 0.12)."""
 CONVERTED: Final = (
     "Define what `tf.py_function` or `tf.numpy_function` calls outside of mapped and compiled functions: inside of these AutoGraph converts it.",
     "Each call in it then goes through AutoGraph: a step took 25 ms instead of 10, or 24 instead of 14 (TensorFlow 2.21).",
@@ -164,9 +159,7 @@ class PythonShare(Record, frozen=True):
             for key, at in _AWAITED_IN.items()
             if any(line.startswith(at) or line.endswith(at) for line in lines)
         )
-        awaited = next(found, "")
-        # What asks another process packs its messages, too.
-        return awaited if self.state != "runs" or awaited == "manager" else ""
+        return next(found, "") if self.state != "runs" else ""
 
     @property
     def works_on(self) -> str:

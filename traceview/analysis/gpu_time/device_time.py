@@ -53,18 +53,11 @@ UNUSED_GPU: Final = Rule(
     actions={
         "jax": (
             "Use them: place the arrays over all of `jax.devices()` with a `jax.sharding.Mesh` and `NamedSharding`.",
-            (
-                "To keep them free for other jobs, hide them with `CUDA_VISIBLE_DEVICES`; "
-                "`XLA_PYTHON_CLIENT_PREALLOCATE=false` frees their memory."
-            ),
+            "To keep them free for other jobs, hide them with `CUDA_VISIBLE_DEVICES`.",
         ),
         "copies": (
             "Check the devices of the strategy and of `tf.device` scopes.",
             "If the capture holds few steps, record more first: `traceview capture --steps 100:110`.",
-        ),
-        "jax-copies": (
-            "Check the mesh and the shardings of the arrays.",
-            "If the capture holds few steps, record more first.",
         ),
         "not-recorded": (
             "Record several whole steps: `traceview capture --steps 100:110`.",

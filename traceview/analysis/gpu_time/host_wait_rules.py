@@ -11,11 +11,8 @@ from traceview.document import numbers
 from traceview.ledger.states import State
 from traceview.trace.host.host_states import BACK_TO_BACK_PS, SCHEDULING_OP_PS
 
-SOME_STEPS: Final = {
-    "some": "It occurs in {affected} of {used}, {each} each.",
-    "grows": "It grows with the steps, from {early} to {late_on}: what earlier steps did may be done again.",
-}
-"""Where most steps have none of it, or each has more of it than the one before."""
+SOME_STEPS: Final = {"some": "It occurs in {affected} of {used}, {each} each."}
+"""Where most steps have none of it."""
 
 ON: Final = "[, with {hooks} on]"
 """What slows each call of Python, in a title."""
@@ -28,7 +25,7 @@ TURNED_OFF: Final = dict.fromkeys(("slow_settings", "jax-slow_settings"), (_TRAC
 _INDEXED: Final = {
     "jax-indexing": (
         "Fetch an array that the host reads once, `values = np.asarray(array)`, and index that; put all else into one `jax.jit`.",
-        "Each index of an array of JAX runs ops: `float(losses[i])` of eight rows took 6 of 15 ms (JAX 0.10, four CPU devices).",
+        "Each index of an array of JAX runs ops, as in `float(losses[i])`.",
     )
 }
 _ONE_BY_ONE: Final = {
@@ -39,14 +36,11 @@ _ONE_BY_ONE: Final = {
 CONVERSIONS: Final = {
     "converted_values": (
         "Convert once before the loop what stays the same, `tf.constant(array)`; let `tf.data` make what changes.",
-        (
-            "A list, or an array of another dtype or order than the tensor, is copied number by number, on the thread of the "
-            "steps; `np.asarray(rows, np.float32)` prepares it."
-        ),
+        "A list, or an array of another dtype or order, is copied number by number; `np.asarray(rows, np.float32)` prepares it.",
     ),
     "jax-converted_values": (
-        "Give the step arrays: convert once before the loop what stays the same, and lists and numbers with `np.asarray`.",
-        "`jnp.array` converts a list number by number in Python: one of 200 rows of 400 took 270 ms, with `np.asarray` 1.3.",
+        "Put on the devices once, before the loop, what stays the same; convert lists and numbers with `np.asarray`.",
+        "`jnp.array` converts a list number by number in Python. Of many arrays `np.stack` one on the host and put that.",
     ),
 }
 """What lists and arrays cost that the framework converts."""
@@ -58,9 +52,6 @@ D2H_SYNC: Final = Rule(
     code="d2h-sync",
     states=(State.SYNC,),
     title="{who:waits/wait} {loss} while the host reads a value[ in {line}]",
-    titles={
-        "late": "{who:waits/wait} {loss}: the host stays blocked after they are done[, {line}]"
-    },
     meaning=(
         "The host blocks until the device has finished or a value is copied back. Meanwhile nothing is queued, so the "
         "device is idle from the end of its work until the host has launched more. Work that does not need the value could have "
@@ -68,8 +59,7 @@ D2H_SYNC: Final = Rule(
     ),
     starts_at=(
         "{limit} of the GPU time idle in a synchronize call, or while a thread that asked for a copy to the host pauses "
-        "until it ends. A note is added if during {late_ratio} of that time, in waits of {late_row_ps} or more, no device of the "
-        "host has work"
+        "until it ends"
     ),
     action="Read results less often, not in each step: `if step % 100 == 0: print(float(loss))`.",
     advice=(
@@ -82,15 +72,7 @@ D2H_SYNC: Final = Rule(
             "Or read those of the step before, so that one step is always queued: `jax.block_until_ready(last_loss)`.",
         ),
     },
-    limits={"late_row_ps": 1_000_000_000, "late_ratio": 0.50},
-    notes={
-        **SOME_STEPS,
-        "late": (
-            "For {late} of that time no device of the host has work: the call returns late. Blocking less often saves the "
-            "time; why the runtime is late was not recorded."
-        ),
-    },
-    metrics={"late_ratio": "share of that time in which no device of the host has work"},
+    notes=SOME_STEPS,
     example="GPU:0 waits 7.10 of 61.3 ms (12%) while the host reads a value in train_step, train.py:41",
 )
 
@@ -101,7 +83,6 @@ LAUNCH_BOUND: Final = Rule(
     titles={
         "kernels": "{who:spends/spend} {loss} on {count} per step, most shorter than {short}[, {line}]",
         "small": "The step is small: kernel launches take {loss}[, {line}]",
-        "loop": "{who:waits/wait} {loss} for the launches of a loop of {count} per step[, {line}]",
         **_ONE_BY_ONE,
     },
     meaning=(
@@ -113,22 +94,16 @@ LAUNCH_BOUND: Final = Rule(
         "{limit} of the GPU time idle while the launching thread is in launches, ops or dispatch, with pauses under "
         f"{numbers.chosen('_ps', BACK_TO_BACK_PS)} between them; with it gaps of less between kernels that were queued, and "
         "the time of kernels that are usually shorter than "
-        f"{numbers.chosen('_ps', SMALL_OP_PS)} where a step runs {MANY_KERNELS} of them. A loop of XLA is named from "
-        "{asked_count} iterations per step on. When a step is called small says `host-bound`"
+        f"{numbers.chosen('_ps', SMALL_OP_PS)} where a step runs {MANY_KERNELS} of them"
     ),
     action="Launch fewer, larger kernels: a larger batch, or `jit_compile=True` on the function that computes the gradients.",
     advice=(
-        "Put `@tf.function(jit_compile=True)` on the function that computes the gradients of one replica, called inside "
-        "`strategy.run`. Around `strategy.run`, and in `compile()` under `MirroredStrategy`, it fails. Set "
-        "`TF_GPU_THREAD_MODE=gpu_private` if executor threads compete."
+        "Put it on what one replica computes, inside of `strategy.run`: around that, and in `compile()` under "
+        "`MirroredStrategy`, it fails. Set `TF_GPU_THREAD_MODE=gpu_private` if executor threads compete."
     ),
     actions={
         **TURNED_OFF,
         "kernels": "Compute on whole batches: one op instead of a loop over rows, times or variables, or `jit_compile=True`.",
-        "jax-loop": (
-            "Run fewer iterations, or do more in each: every one launches its kernels anew.",
-            "A fixed number does not help: `fori_loop` and an unrolled `scan` took as long as `while_loop` (H200).",
-        ),
         "eager": "Put the step into a graph: `@tf.function` on the function that runs the step.",
         "jax-eager": (
             "Put all that a step computes into one `jax.jit`; put batches together with NumPy and copy them once.",
@@ -138,7 +113,7 @@ LAUNCH_BOUND: Final = Rule(
         "jax-kernels": "Compute on whole batches: one op instead of a `jax.lax.scan` or `fori_loop` over rows or variables.",
         "jax": (
             "Launch fewer and larger kernels: one `jax.jit` around the whole step, or a larger batch per device.",
-            "`jax.lax.scan` runs several steps in one call.",
+            "`jax.lax.scan` runs several steps in one call; each iteration launches its kernels anew.",
         ),
     },
     notes={
@@ -147,13 +122,10 @@ LAUNCH_BOUND: Final = Rule(
             "Kernels so short take little longer than their launch, also where a graph launches them. Bars and findings count them "
             "as launches, the table of devices as compute."
         ),
-        "loop": "The condition of the loop is copied to the host after each iteration. Bars and findings count short kernels as launches.",
         "eager": "Python calls each of them by itself, most often {types}.",
     },
     # Healthy steps of 4 to 10 ms had up to 7 % (H100, H200).
     limit=0.08,
-    # A choice of ours: one or two conditions take no time to speak of.
-    limits={"asked_count": 8},
     example="GPU:0 waits 30.0 of 61.3 ms (49%) for kernel launches",
 )
 
@@ -219,8 +191,6 @@ HOST_BOUND: Final = Rule(
         "small": "The step is small: host ops take {loss}" + ON,
         "many": "{who:waits/wait} {loss} for the dispatch of {count} per step[, most of {line}]"
         + ON,
-        "untrained": "{who:waits/wait} {loss} for the dispatch of ops that train nothing, {share} of {count}"
-        + ON,
         **_ONE_BY_ONE,
         "host": "{count} per step run outside of any `tf.function`: at least {loss} is lost",
     },
@@ -230,15 +200,11 @@ HOST_BOUND: Final = Rule(
     ),
     notes={
         **SOME_STEPS,
-        "gpu": "No single op on the CPU takes most of that.",
-        "hooks": "With {hooks} on each call takes longer.",
         "eager": (
-            "Python calls each of them by itself, most often {types}. On CPU devices the trace does not say for which "
-            "replica, so their own time, {own} per step, is idle time here."
+            "Python calls each of them by itself, most often {types}. Their own time, {own} per step, is idle time of CPU devices here."
         ),
         "jax-eager": (
-            "Outside of `jax.jit` each op is a call of its own, most often {types}. What such programs of one op compute and "
-            "exchange is counted as dispatch."
+            "Outside of `jax.jit` each op is a call of its own, most often {types}. What these compute is counted as dispatch."
         ),
         "host": (
             "Python calls each of them by itself, most often {types}. The loss is the step without its ops, each counted as "
@@ -266,34 +232,19 @@ HOST_BOUND: Final = Rule(
     advice="See what was placed on the CPU with `tf.debugging.set_log_device_placement(True)`.",
     actions={
         "small": (
-            "Give the devices more work per call: a larger batch, or several steps (`steps_per_execution` in Keras, a `tf.range` loop "
-            "in a `tf.function`)."
-        ),
-        "small_of_several": (
             "Give the devices more work per call: a larger batch, or several steps in a `tf.range` loop in a `tf.function`.",
-            "`steps_per_execution` of Keras ended with an error on two replicas (Keras 3.15, TensorFlow 2.21).",
+            "Keras has `steps_per_execution`, which ended with an error on two replicas (Keras 3.15, TensorFlow 2.21).",
         ),
         **TURNED_OFF,
         **CONVERSIONS,
-        "jax-many_puts": (
-            "Put on the devices once, before the loop, what stays the same; of many arrays `np.stack` one on the host and put that.",
-            "Each `jax.device_put` of an array, also of one in a tree, takes tens of microseconds and more on the calling thread.",
-        ),
         "eager": "Put the step into a graph: `run_eagerly=False` in Keras, or `@tf.function` on the function that runs the step.",
-        "untrained": (
-            "Take fewer metrics: one that keeps a value for each class, `F1Score(average=None)`, not one for each; or evaluate now and then.",
-            "48 metrics, for 24 classes, took 3.3 ms of a step of 11.5 (Keras 3.15). What a loop reports itself, report in every 100th step.",
-        ),
         "ops_of_replicas": (
             "Run fewer and larger ops: on whole arrays instead of `tf.map_fn` and loops, one variable instead of many small ones.",
-            "A larger batch needs fewer steps. Convert large constants once, with `tf.constant` before the loop.",
+            "A larger batch needs fewer steps. Metrics are ops, too: take fewer, or evaluate now and then.",
         ),
         "jax-eager": (
             "Put all that a step computes into one `jax.jit`; what only reports, such as norms of weights, do every 100th step.",
-            (
-                "Each op outside of `jax.jit` takes tens of microseconds on the calling thread; on sharded arrays ops, even indexing, take "
-                "more. In Keras leave `jit_compile` of `compile()` at its default."
-            ),
+            "Each op outside takes tens of microseconds on the calling thread. In Keras leave `jit_compile` of `compile()` at its default.",
         ),
         **_INDEXED,
         "jax": (
@@ -313,33 +264,18 @@ CHECKPOINT_STALL: Final = Rule(
     code="checkpoint-stall",
     states=(State.CHECKPOINT,),
     title="{who:waits/wait} {loss} for checkpoints[ in {line}]" + WHEN,
-    titles={
-        "restored": "{who:waits/wait} {loss} to restore variables[ in {line}]" + WHEN,
-        "built": "{who:waits/wait} {loss} to load a model and trace it anew[ in {line}]" + WHEN,
-    },
     meaning="Variables are saved or restored inside the window, and training waits for it.",
     starts_at=(
         "{limit} of the GPU time idle for SaveV2, RestoreV2 and similar ops on the launching thread or in the graph that it "
-        "runs, for the Python between the same two step markers, and for what is traced between a restore and the next marker. "
-        "If that is {traced_ratio} of it, a model was loaded"
+        "runs, for the Python between the same two step markers, and for what is traced between a restore and the next marker"
     ),
-    limits={"traced_ratio": 0.1},
-    action="Save less often: `if step % 1000 == 0: checkpoint.save(path)`, or `save_freq` of Keras' `ModelCheckpoint`.",
+    action="Save or restore less often: `if step % 1000 == 0: checkpoint.save(path)`, or `save_freq` of Keras' `ModelCheckpoint`.",
     advice=(
         "In custom loops over `tf.Variable`, `tf.train.CheckpointOptions(enable_async=True)` saves in the background; with "
-        "models of Keras 3 it fails in TensorFlow 2.21."
+        "models of Keras 3 it fails in TensorFlow 2.21. What the loop goes back to can stay in memory, `variable.assign(copy)`; a "
+        "model is loaded once, before the loop."
     ),
-    actions={
-        "jax": "Save less often, or in the background: `orbax.checkpoint.AsyncCheckpointer`.",
-        "restored": (
-            "Restore less often, or keep in memory what the loop goes back to: `variable.assign(copy)`, in one `tf.function` for all.",
-            "A checkpoint is read from files again each time, one op per variable.",
-        ),
-        "built": (
-            "Load the model once, before the loop, and keep it: what is loaded has to be built and traced each time.",
-            "What has changed since can be restored into it: `model.load_weights(path)`, or `variable.assign(copy)`.",
-        ),
-    },
+    actions={"jax": "Save less often, or in the background: `orbax.checkpoint.AsyncCheckpointer`."},
     notes=SOME_STEPS,
     example="GPU:0 waits 11.9 of 61.3 ms (19%) for checkpoints",
 )
@@ -349,29 +285,26 @@ VALIDATION_STALL: Final = Rule(
     states=(State.EVALUATION,),
     title="{who:spends/spend} {loss} in an evaluation between steps[ in {line}]" + WHEN,
     titles={
-        "anew": "{who:spends/spend} {loss} in an evaluation traced anew[ in {line}]" + WHEN,
         "input": "{who:spends/spend} {loss} in an evaluation that mostly waits for its own input[, {line}]"
         + WHEN,
     },
     meaning="The model is evaluated inside the window, and training waits for it.",
     starts_at=(
         "{limit} of the GPU time in evaluations: between two step markers, after at most half of the steps, the thread of the "
-        "markers calls a graph and asks for input, or a function that repeats one that trains. It says so if two of them or more trace and "
-        "compile for {traced_ratio} of their time, else if calls for input take {input_ratio} of it"
+        "markers calls a graph and asks for input, or a function that repeats one that trains. It says so if calls for input take "
+        "{input_ratio} of it"
     ),
-    # Of `predict` of a new model tracing was half.
-    limits={"traced_ratio": 0.25, "input_ratio": 0.5},
+    limits={"input_ratio": 0.5},
     action="Evaluate less often, or on less data.",
     actions={
-        "anew": "Make it once, before the loop: a new model, or function, is traced anew.",
         "input": (
             "Cache its batches: end the data set of the evaluation with `.cache()`, behind `take`, and leave out `shuffle`.",
             "Each evaluation reads the data set from its beginning, and first fills the buffer of `shuffle`.",
         ),
     },
     advice=(
-        "`Model.fit` has `validation_freq` and `validation_steps`. To look at training alone, capture steps without an evaluation: "
-        "`traceview capture --steps 100:110`."
+        "`Model.fit` has `validation_freq` and `validation_steps`. A new model, or function, is traced anew: make it once. To look "
+        "at training alone, capture steps without an evaluation: `traceview capture --steps 100:110`."
     ),
     notes=SOME_STEPS,
     example="Both replicas spend 65.3 of 82.6 ms (79%) in an evaluation between steps",

@@ -9,10 +9,9 @@ from typing import Final
 import numpy as np
 
 from traceview.analysis.facts.detours import TRANSFER, copied_results, detour_rows
-from traceview.analysis.facts.dispatch import SMALL_OP_PS, ends_of_conditions, rows_of_keys
-from traceview.analysis.facts.input_supply import is_debugged
-from traceview.analysis.facts.ledger import is_restore
-from traceview.analysis.facts.selection import rows_in, step_bounds
+from traceview.analysis.facts.dispatch import SMALL_OP_PS, rows_of_keys
+from traceview.analysis.facts.input_supply import DEBUGGED
+from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.gpu_time import host_wait_rules as rules
 from traceview.analysis.gpu_time.python_waits import (
     CONVERTS,
@@ -24,7 +23,7 @@ from traceview.analysis.gpu_time.python_waits import (
     python_in_step,
     python_thread,
 )
-from traceview.analysis.gpu_time.tracing import compilation, evaluations
+from traceview.analysis.gpu_time.tracing import compilation
 from traceview.analysis.gpu_time.waits import (
     CLEAR_RATIO,
     SHOWN_TYPES,
@@ -48,8 +47,7 @@ from traceview.analysis.rules.rule import (
 )
 from traceview.analysis.rules.words import Argument, Line, Number, Ops, Quantity
 from traceview.base.ids import is_in, unique_ids, unique_inverse
-from traceview.base.intervals import BoolArray
-from traceview.base.stats import median_ps
+from traceview.base.intervals import BoolArray, union
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import State
@@ -57,13 +55,12 @@ from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import SideWork, graph_lines, side_work_of
 from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.pipeline import find_input_waits, iterator_calls
 from traceview.trace.host.state_timeline import intersection
 from traceview.xplane.planes import HostNameKind, host_name_kind, op_type
 
-_WITHOUT_GRAPHS: Final = frozenset(("tf.config.run_functions_eagerly", "jax_disable_jit"))
-"""Settings with which the ops of functions run one by one."""
-
-_PUTS: Final = "device_put"
+_WITHOUT_GRAPHS: Final = frozenset(("tf.config.run_functions_eagerly", "jax_disable_jit", DEBUGGED))
+"""Settings with which the ops of functions, or of the pipeline, run one by one."""
 
 _OF_GRAPHS: Final = frozenset(
     (
@@ -128,27 +125,9 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
 
 
 def values_read(waits: Waits) -> Finding | None:
-    """Calls that block the host; most of the time they wait for a device, and sometimes they outlast its work."""
-    context, limits = waits.context, rules.D2H_SYNC.limits
-    ledger, columns = context.ledger, context.ledger.columns
+    """Calls that block the host."""
     arguments = waits.line_of_calls or line_argument(waits.python(State.SYNC))
-    own = [d for d in ledger.devices if context.trace.device_list[d].host == waits.host]
-    at_work = ledger.spans_of(own, columns.activity != IDLE)
-    of_host = waits.rows & is_in(ledger.device, own)
-    rows = np.flatnonzero(of_host & (columns.duration_ps >= limits["late_row_ps"]))
-    start, end = columns.start_ps[rows], columns.start_ps[rows] + columns.duration_ps[rows]
-    late_ps = end - start - at_work.within(start, end)
-    ratio = int(late_ps.sum()) / int(columns.duration_ps[of_host].sum())
-    # What is idle has nothing to do: of a device alone that would hold for every wait.
-    if len(own) < 2 or ratio < limits["late_ratio"]:
-        return waits.finding(rules.D2H_SYNC, arguments=arguments)
-    return waits.finding(
-        rules.D2H_SYNC,
-        arguments=arguments | {"late": Quantity(ratio, "ratio")},
-        evidence=[Evidence("late_ratio", ratio, limits["late_ratio"], waits.loss.devices[0])],
-        title="late",
-        notes=("late",),
-    )
+    return waits.finding(rules.D2H_SYNC, arguments=arguments)
 
 
 # Launches
@@ -162,15 +141,12 @@ def late_launches(waits: Waits) -> Finding | None:
     of_named = [d for d in ledger.devices if trace.device_key(d) in waits.loss.devices]
     kernels = unique_ids(columns.event[running & is_in(ledger.device, of_named)]).size
     key, arguments, ops = "", line_of_rows(waits.context, waits.rows), None
-    asked = _conditions_per_step(waits)
     if ratio >= CLEAR_RATIO and waits.loss.named_steps:
         key = "kernels"
         arguments |= {
             "count": Number(kernels // waits.loss.named_steps, "kernel"),
             "short": Quantity(SMALL_OP_PS, "ps"),
         }
-    elif asked >= rules.LAUNCH_BOUND.limits["asked_count"]:
-        key, arguments["count"] = "loop", Number(asked, "iteration")
     elif (ops := many_eager_ops(waits.context, waits.host)) is not None:
         key, unit = ("jax-eager", "call") if is_of_jax(trace) else ("eager", "op")
         arguments = line_argument(waits.python(State.LAUNCH)) | ops.arguments(unit)
@@ -185,13 +161,6 @@ def late_launches(waits: Waits) -> Finding | None:
         action=TRACED if _WITHOUT_GRAPHS & {*waits.hooks} else action,
         notes=(key.removeprefix("jax-"),),
     )
-
-
-def _conditions_per_step(waits: Waits) -> int:
-    """How often the host read whether a loop of XLA goes on, median of the used steps."""
-    ends = np.sort(ends_of_conditions(waits.context.trace, waits.device))
-    start, end = step_bounds(waits.context.selection.used_of(waits.host))
-    return median_ps(np.searchsorted(ends, end) - np.searchsorted(ends, start)) or 0
 
 
 # Ops on the CPU
@@ -279,9 +248,6 @@ def of_heavy_ops(
 
 # Host ops
 
-MOSTLY_UNTRAINED_RATIO: Final = 0.5
-"""Of the ops of a step: with so many that train nothing these are what its dispatch is for. A choice of ours; usual metrics are a fifth."""
-
 
 def _host_ops(waits: Waits) -> Finding | None:
     is_replica = waits.context.trace.device_list[waits.device].kind == "replica"
@@ -292,14 +258,12 @@ def _host_ops(waits: Waits) -> Finding | None:
     line = {} if is_small else waits.line_of_calls
     action = "ops_of_replicas" if is_replica else ""
     if is_small or is_of_dispatch:
-        action = "small_of_several" if waits.context.ledger.devices[1:] else "small"
+        action = "small"
     # Nor is it one of a program on CPUs to be small, whose ops would else be as small.
     is_usual = is_small and is_replica and waits.loss.share < CLEAR_RATIO
     python = waits.python(State.PYTHON) if line else None
     inner = (python.inner if python else None) or ""
-    if inner.endswith(_PUTS):
-        action = "many_puts"
-    elif inner.startswith((*CONVERTS, NUMPY)):
+    if inner.startswith((*CONVERTS, NUMPY)) or inner.endswith("device_put"):
         action = "converted_values"
     if waits.tracing:
         action = TRACED
@@ -308,21 +272,12 @@ def _host_ops(waits: Waits) -> Finding | None:
         # Before the first op the graph is called.
         of_ops = waits.rows & (waits.context.ledger.columns.activity != IDLE)
         line = line or line_of_rows(waits.context, of_ops)
-        line["count"], title = Number(waits.computed_per_step, "op"), "many"
-    untrained = waits.untrained_ratio if title == "many" else 0.0
-    if untrained >= MOSTLY_UNTRAINED_RATIO:
-        line, title, action = (
-            line | {"share": Quantity(untrained, "ratio")},
-            "untrained",
-            "untrained",
-        )
+        line["count"], title = Number(int(waits.ops_per_step(waits.device)), "op"), "many"
     return waits.finding(
         rules.HOST_BOUND,
         arguments=line | waits.tracing,
-        saved_ratio=untrained if title == "untrained" else 1.0,
         title=title,
         action=action,
-        notes=() if is_replica else ("gpu",),
         severity="info" if is_usual else None,
         # On a CPU the dispatch shares the cores with the ops.
         unsure="cores" if is_replica and not waits.tracing else "",
@@ -356,9 +311,6 @@ def _outside_of_graphs(waits: Waits) -> Iterator[Finding | None]:
     context, host = waits.context, waits.host
     if context.trace.device_list[waits.device].kind != "replica":
         return
-    if is_debugged(context.trace, host):
-        # Then the pipeline runs ops one by one.
-        return
     ops = many_eager_ops(context, host)
     if ops is None or _is_of_profiler(context, host, waits.loss.mean_ps, ops):
         return
@@ -378,7 +330,7 @@ def _outside_of_graphs(waits: Waits) -> Iterator[Finding | None]:
         evidence=[_count(context, ops, context.trace.device_key(waits.device))],
         title=key,
         action=TRACED if _WITHOUT_GRAPHS & {*waits.hooks} else _one_by_one(key, ops),
-        notes=(key, *waits.tracing),
+        notes=(key,),
     )
 
 
@@ -441,24 +393,21 @@ def _count(context: Context, ops: EagerOps, where: str) -> Evidence:
 
 
 def checkpoints(waits: Waits) -> Finding | None:
-    """Saves and what restores variables, whichever takes longer."""
-    trace, window = waits.context.trace, waits.context.selection.windows[waits.host]
-    events = trace.host_columns
-    rows = trace.named_on(waits.host, lambda name: host_name_kind(name) == HostNameKind.CHECKPOINT)
-    rows = rows[rows_in(events.start_ps[rows], events.end_ps[rows], window)]
-    restores = trace.names.where(events.name[rows], is_restore)
-    length_ps = events.end_ps[rows] - events.start_ps[rows]
-    key = "restored" if 2 * length_ps[restores].sum() > length_ps.sum() else ""
-    traced = waits.context.idle.gaps[waits.device].spans_with(State.COMPILE)
-    own = waits.context.ledger.spans_of((waits.device,), waits.rows)
-    if (
-        key
-        and intersection(traced, own).length
-        >= rules.CHECKPOINT_STALL.limits["traced_ratio"] * own.length
-    ):
-        key = "built"
+    """Saves, and what restores variables."""
     arguments = line_argument(waits.python(State.CHECKPOINT))
-    return waits.finding(rules.CHECKPOINT_STALL, arguments=arguments, title=key, action=key)
+    return waits.finding(rules.CHECKPOINT_STALL, arguments=arguments)
+
+
+def evaluations(waits: Waits) -> Finding | None:
+    """Evaluations, and whether most of their time is that they wait for their own input."""
+    calls = iterator_calls(waits.context.trace, waits.host)
+    asked = find_input_waits(waits.context.trace, waits.host, calls)
+    spans = waits.context.ledger.spans_of([waits.device], waits.rows)
+    input_ps = intersection(union(asked.start_ps, asked.end_ps), spans).length
+    least_ps = rules.VALIDATION_STALL.limits["input_ratio"] * spans.length
+    key = "input" if input_ps >= least_ps else ""
+    arguments = line_argument(waits.python(State.EVALUATION))
+    return waits.finding(rules.VALIDATION_STALL, arguments=arguments, title=key, action=key)
 
 
 _CONCLUSIONS: Final[Mapping[tuple[State, ...], Callable[[Waits], Finding | None]]] = {

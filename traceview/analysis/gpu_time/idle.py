@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
-
 from traceview.analysis.gpu_time import host_wait_rules, python_waits, tracing
 from traceview.analysis.gpu_time.host_waits import diagnose, diagnose_without_devices
 from traceview.analysis.measures.context import Analysis, View
 from traceview.analysis.measures.idle_report import (
     Gap,
     Idle,
+    NumberedGap,
     compute,
     gap_rows,
     gap_span,
@@ -31,17 +30,9 @@ TITLE: Final = "Longest gaps"
 RULES: Final = (*host_wait_rules.RULES, *python_waits.RULES, *tracing.RULES)
 
 
-class _Row(Struct, frozen=True):
-    """A gap, and in a document its number."""
-
-    gap: Gap
-    span: doc.Span
-    number: int | None = None
-
-
 def gaps_section(view: View, result: Idle) -> doc.Section | None:
     """The longest gaps of all devices, with the evidence for their state."""
-    rows = [_Row(row.gap, row.span, row.number) for row in numbered_gaps(view)[: view.few_rows]]
+    rows = numbered_gaps(view)[: view.few_rows]
     if not rows:
         return None
     return doc.Section(
@@ -52,7 +43,7 @@ def gaps_section(view: View, result: Idle) -> doc.Section | None:
             columns(rows, _COLUMNS),
             row_count=sum(row.gap_count for row in result.devices if not is_without_work(row)),
             rest=f"{view.command('show gaps')} -o gaps.csv",
-            anchors=[doc.anchor("gap", row.number or 0) for row in rows],
+            anchors=[doc.anchor("gap", row.number) for row in rows],
         ),
     )
 
@@ -65,7 +56,7 @@ def gap_table_section(
     `windows`: by device its start. `states`: those whose columns stay longest where room is short.
     """
     shown = [
-        _Row(gap, gap_span(device, gap, windows[device]))
+        NumberedGap(gap, gap_span(device, gap, windows[device]))
         for device, gap in zip(rows["device"], gap_rows(rows), strict=True)
     ]
     of_states = _of_states([row.gap for row in shown], states)
@@ -74,7 +65,7 @@ def gap_table_section(
 
 
 _COLUMNS: Final = (
-    Shown("gap", "number", kind="ordinal"),
+    Shown("gap", lambda row: row.number or None, kind="ordinal"),
     Shown("device", "span.device"),
     Shown("", "span", kind="span"),
     Shown("start", "span.start_ps", 6, meaning="from the start of the window"),

@@ -167,14 +167,13 @@ _ASKED_BY: Final = {True: "model", False: "background threads"}
 
 
 def section(view: View, result: Input) -> doc.Section:
-    """The wait, what the pipeline lacks, and the hosts and stages."""
+    """The wait, and the hosts and stages."""
     everything = f"{view.command('analyze')} --format json"
     stages = sorted(result.stages, key=lambda stage: -stage.own_ps)[: view.few_rows]
     return doc.Section(
         "input",
         TITLE,
         (
-            *doc.notes(*_notes(result)),
             # With a single host the lead gives it.
             *table(
                 "Input wait by host",
@@ -202,40 +201,13 @@ def _lead(result: Input) -> str:
         return "Input wait: unknown."
     whole = "window" if worst.wait_per_step_ps is None else "step"
     share = numbers.percent(result.input_ratio)
-    loses = "loses" if worst.keeps_up and result.is_long else "waits"
-    if worst.device is None:
-        lead = f"The thread that runs the steps {loses} {share} of the {whole} for the next batch."
-    else:
-        lead = f"{worst.device} {loses} {share} of the {whole} {'to' if loses == 'loses' else 'for'} input."
-    if not worst.keeps_up:
-        return lead
-    if not result.is_long:
-        return f"{lead} The pipeline keeps up: a batch is ready when the model asks."
-    return f"{lead} A batch is ready, but the pipeline holds the GIL, or cores that the step needs."
-
-
-def _notes(result: Input) -> tuple[str | None, ...]:
-    row = result.worst
-    # Where the pipeline keeps up, a change to it helps nothing.
-    is_slow = result.is_long and not row.keeps_up
-    return (
-        # Of a ready pipeline it is another stage that takes cores, or Python.
-        None if row.keeps_up and result.is_long else _slowest(row),
-        "The pipeline does not end with prefetch." if result.lacks_prefetch and is_slow else None,
-        None
-        if row.empty_step_ratio is None
-        else f"In {numbers.share(row.empty_step_ratio)} of the steps the fullest prefetch buffer between it and the model "
-        "was empty when asked.",
-    )
-
-
-def _slowest(row: InputHost) -> str | None:
-    """How long the slowest stage works, on one thread or on several."""
-    if row.slowest_stage is None:
-        return None
-    ratio = row.work_ratio or 0.0
-    times = f"calls of {_path(row.slowest_stage)} take {numbers.percent(ratio)} of the window"
-    return f"Slowest stage: {times}{', added up over several threads' if ratio > 1 else ''}."
+    who = worst.device or "The thread that runs the steps"
+    if worst.keeps_up and result.is_long:
+        ready = "A batch is ready, but the pipeline holds the GIL, or cores that the step needs."
+        return f"{who} loses {share} of the {whole} to input. {ready}"
+    lead = f"{who} waits {share} of the {whole} for input."
+    keeps_up = " The pipeline keeps up: a batch is ready when the model asks."
+    return lead + keeps_up if worst.keeps_up else lead
 
 
 _HOSTS: Final = (

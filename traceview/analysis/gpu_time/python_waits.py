@@ -12,7 +12,6 @@ from traceview.analysis.facts.python import (
     OTHERS,
     WORKS_ON,
     PythonShare,
-    shared,
 )
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.facts.threads import threads_at_work
@@ -29,7 +28,6 @@ from traceview.analysis.gpu_time.waits import (
     Waits,
     eager_calls,
     eager_ops,
-    event_evidence,
     line_argument,
 )
 from traceview.analysis.rules.finding import Evidence, Finding
@@ -42,102 +40,60 @@ from traceview.ledger.states import State
 from traceview.trace.host.state_timeline import complement, intersection, without_holes
 
 _NO_PYTHON: Final = {
-    "waits": "That line waits most of the time: for work, a lock, a queue, a process, a file, the network or a timer.",
-    "starts": "That line starts threads or processes most of the time, and waits until they run.",
+    "waits": "That line waits most of the time: for work, a lock, a process, a file, the network or a timer.",
     "queue": "That line waits most of the time for what another thread or process makes.",
-    "pool": "That line waits most of the time for what a pool makes.",
-    "manager": "That line asks another process most of the time, and waits for its answers.",
     "iterator": "That line makes an iterator of a data set most of the time: it opens all inputs anew.",
-    "network": "That line waits for the network most of the time.",
-    "answers": "That line waits for answers in an event loop most of the time.",
     "native": (
         "That line is in calls of the framework most of the time: they run ops outside of the step, or fetch a value and wait until "
         "it is computed."
     ),
+    "beside": "Meanwhile another thread of the script is in {beside}.",
 }
-"""Where samples show that what devices wait for is not Python that runs."""
+"""Where samples show that what devices wait for is not Python that runs, and what other threads do meanwhile."""
 
-_SLOWED: Final = {
-    "slowed": "{slowed} of that are ops of the step, which take longer beside it: it has a core that they need."
+_AWAITED_WORDS: Final = {
+    "queue": OTHERS,
+    "waits": "a process, the network, a file, lock or timer",
 }
-"""Where a part of the loss is no idle time."""
+"""What a line waits for where no Python runs."""
 
-_BESIDE: Final = {
-    "beside-runs": "Meanwhile another thread of the script runs {beside}.",
-    "beside-waits": "Meanwhile another thread of the script waits in {beside}.",
-}
-"""What other threads do while the thread of the steps waits."""
 
-_AWAITED_ACTIONS: Final[dict[str, Advised]] = {
-    "starts": (
-        "Start threads and processes once, before the loop, and keep them: a pool, or workers that take from a queue.",
-        "A thread that starts another waits until that one runs, and so until it has a core.",
-    ),
+def _ways(else_: str) -> str:
+    return f"Do it once before the loop, or only every 100th step; else {else_}"
+
+
+_OWN: Final = "own_code"
+_FREE: Final = "code_that_releases_the_GIL"
+"""Keys of advice: Python of the script itself, and what computes without Python's lock."""
+
+_OF_ANY_FRAMEWORK: Final[dict[str, Advised]] = {
     "queue": FEED,
-    "pool": (
-        "Do it in this process, or prefetch whole batches, `pool.imap(make_batch, keys)`: the pool pickles all arguments and results.",
-        (
-            "Forked workers already hold the arrays made before: send indices. A pool of two that scaled arrays of 3 MB for each step "
-            "took 11 ms longer than NumPy in one process (two cores)."
-        ),
-    ),
-    "manager": (
-        "Ask for more at once: `shared.update(values)` or `dict(shared)` takes one message and one answer, as does every single entry.",
-        "Objects of `multiprocessing.Manager` are in a process of their own. What one process alone needs is quicker in a `dict` of its own.",
-    ),
-    "waits_of_others": (
-        "See what the other threads wait for in {beside}: more threads help only if they need not take turns there.",
-        "A lock, a connection or a file that they share lets one go on at a time.",
-    ),
-    "runs_of_others": (
-        "Do it in less time in {beside}, with NumPy on whole arrays, or in processes: `ProcessPoolExecutor().map(make, parts)`.",
-        "More threads share the GIL: with 16 instead of 4 a step took as long, with one call of NumPy 11 ms instead of 21 (two cores).",
-    ),
-    "network": "Do it in a thread of its own, or in every 100th step only.",
-    "answers": (
-        "Ask for all at once, `await asyncio.gather(*requests)`, or ahead, in a thread of its own.",
-        "One `await` after the other takes as long as all of them together.",
-    ),
     "waits": (
         "Wait in a thread of its own, or in every 100th step only.",
-        "Of several requests send all first, then take their answers. Or schedule further steps before waiting for all of them.",
+        "Of several requests send all first, then take their answers; threads and processes are started once, before the loop.",
     ),
-    "decoding_pictures": (
-        "Decode each picture once, before the loop, or only as large as needed: `picture.draft('RGB', size)` for a JPEG.",
-        "A JPEG of 1,600 x 1,200 for a picture of 128 x 96 took 4.4 instead of 31 ms so (Pillow).",
-    ),
+    "decoding_pictures": "Decode each picture once, before the loop, or only as large as needed: `picture.draft('RGB', size)` for a JPEG.",
     "reports": (
         "Do it every 100th step only, or write down what is new and nothing twice.",
         "A thread would hold the GIL, which the step needs.",
     ),
-    "modules": (
-        "Hand modules over once, `step = nnx.cached_partial(train_step, model, optimizer)`, and then only batches: `step(batch)`.",
-        "`nnx.jit` takes modules apart and puts them together in each call: with 16 blocks a step took 13 ms instead of 5.4 (Flax 0.12).",
+    "modules": "Hand modules over once, `step = nnx.cached_partial(train_step, model, optimizer)`, and then only batches: `step(batch)`.",
+    "lists_of_rows": "Ask the data set for arrays, once before the loop: `dataset.with_format('numpy')`.",
+    "reading_files": "Read the file once, before the loop, if it fits into memory: `rows = file['rows'][:]`; else whole blocks of it.",
+    "keras": (
+        "Run several steps per call, `model.compile(..., steps_per_execution=10)`: between two calls Keras runs Python of its own.",
+        "On several replicas, where that ended with an error (Keras 3.15, TensorFlow 2.21), run fewer steps, with a larger batch.",
     ),
-    "filtered": (
-        "Take the model apart once, `params, static = eqx.partition(model, eqx.is_inexact_array)`, and give `jax.jit` the parameters.",
-        "`eqx.filter_jit` does so in each call: with 16 blocks a step took 11.7 ms instead of 6.6 (Equinox 0.13).",
-    ),
-    "lists_of_rows": (
-        "Ask the data set for arrays, once before the loop: `dataset.with_format('numpy')`.",
-        "Without a format it makes a Python object of each number: a step of 64 rows of 4,096 took 19 instead of 13 ms (datasets 5.2).",
-    ),
-    "deep_copies": (
-        "Hand on the arrays themselves, or copy them every 100th step only: `copy.deepcopy` and `dataclasses.asdict` copy every one.",
-        "`copy.copy` and `vars` copy none. Without `asdict` of a batch of 50 MB a step took 14 instead of 23 ms (JAX, two cores).",
-    ),
-    "reading_files": (
-        "Read the file once, before the loop, if it fits into memory: `rows = file['rows'][:]`; else whole blocks of it.",
-        (
-            "Each call opens and unpacks a part again: from memory a step took 3.5 instead of 10.6 ms, with all rows of a batch in one call "
-            "7.0, with two threads that read ahead 6.6 (HDF5, two cores)."
-        ),
+    _OWN: (
+        "Write it with NumPy on whole arrays, or do it once before the loop, or only every 100th step.",
+        "Else do it in another process: a thread would hold the GIL, which the step needs.",
     ),
 }
 
-_NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
-    **_AWAITED_ACTIONS,
+_ACTIONS: Final[dict[str, Advised]] = {
     **TURNED_OFF,
+    **_OF_ANY_FRAMEWORK,
+    **{f"jax-{key}": texts for key, texts in _OF_ANY_FRAMEWORK.items()},
     "iterator": (
         "Make one data set of all inputs and one iterator, before the loop; in Keras call `fit` once.",
         (
@@ -145,42 +101,19 @@ _NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
             "and `steps_per_epoch` of Keras says how long an epoch is."
         ),
     ),
-    # They hold whatever framework runs the steps.
-    **{f"jax-{key}": texts for key, texts in _AWAITED_ACTIONS.items()},
     "predict": (
         "Call `model(batch, training=False)` in the loop, or `predict` in every 100th step only: each call makes a data set.",
         "`predict_on_batch` makes none either.",
     ),
-    "early_stopping": (
-        "Leave out `restore_best_weights`, for which `EarlyStopping` copies all weights, or make epochs longer: `steps_per_epoch`.",
-        "It copied them after each epoch that was better: steps took 4.2 ms, else 2.8, and 3.8 in epochs twice as long (TensorFlow 2.21).",
-    ),
     "callback": (
         "Let the callback work less often, or take it out.",
-        "`ModelCheckpoint` has `save_freq`, `TensorBoard` has `update_freq`; one of your own can skip steps: `if batch % 100 == 0: ...`.",
-    ),
-    **dict.fromkeys(
-        ("keras", "jax-keras"),
-        "Run several steps per call, `model.compile(..., steps_per_execution=10)`: between two calls Keras runs Python of its own.",
-    ),
-    "keras_of_several": (
-        "Run fewer steps, with a larger batch: between two calls Keras runs Python of its own.",
-        "`steps_per_execution` above 1 ended with an error on two replicas (Keras 3.15, TensorFlow 2.21).",
+        (
+            "`ModelCheckpoint` has `save_freq`, `TensorBoard` has `update_freq`; `EarlyStopping` copies all weights for "
+            "`restore_best_weights`; one of your own can skip steps: `if batch % 100 == 0: ...`."
+        ),
     ),
     "native": "Let the line ask the framework in every 100th step only: it fetches values, or runs ops and functions.",
 }
-
-
-_AWAITED_WORDS: Final = {
-    "starts": "a thread or process to start",
-    "queue": OTHERS,
-    "pool": "a pool",
-    "manager": "objects of `multiprocessing.Manager`",
-    "network": "the network",
-    "answers": "answers in an event loop",
-    "waits": "a process, file, lock or timer",
-}
-"""What a line waits for where no Python runs."""
 
 
 def _between_steps(what: str = "") -> str:
@@ -192,39 +125,15 @@ def _in_step(what: str) -> str:
     return f"{{who:waits/wait}} {{loss}} for {what} in the step[ in {{line}}]{ON}"
 
 
-_LOOK_FOR_IT: Final = "Look for logging, metrics and callbacks between the steps:"
-_UNSEEN_ACTIONS: Final = {
-    "unseen": (
-        f"{_LOOK_FOR_IT} no samples of Python were recorded, which would show the line.",
-        "`traceview capture` records them, in a file beside the trace. What is not needed in each step, do less often: `if step % 100 == 0: log(...)`.",
+_UNSEEN: Final[Advised] = (
+    "Look for logging, metrics and callbacks between the steps: no sample of Python shows the line.",
+    (
+        "`traceview capture` records samples, in a file beside the trace; few steps have few. What is not needed in each step, do "
+        "less often: `if step % 100 == 0: log(...)`."
     ),
-    "samples_elsewhere": (
-        f"{_LOOK_FOR_IT} no Python sample shows any.",
-        "Capture more steps. What is not needed in each step, do less often: `if step % 100 == 0: log(...)`.",
-    ),
-}
-"""Where no line is known."""
-
-
-def _ways(else_: str) -> str:
-    return f"Do it once before the loop, or only every 100th step; else {else_}"
-
-
-_OWN: Final = "own_code"
-_FREE: Final = "code_that_releases_the_GIL"
-_OWN_FREE: Final = f"own_{_FREE}"
-"""Keys of advice: Python of the script itself, what computes without Python's lock, and both."""
+)
 
 _FREE_ACTION: Final = _ways("in a background thread: it releases the GIL.")
-_OWN_ACTION: Final[Advised] = (
-    "Write it with NumPy on whole arrays, or do it once before the loop, or only every 100th step.",
-    "Else do it in another process: a thread would hold the GIL, which the step needs.",
-)
-"""For Python of the script itself."""
-_OWN_FREE_ACTION: Final[Advised] = (
-    "Do it once before the loop, or only every 100th step, or in a background thread; replace many small calls by one on whole arrays.",
-    "It releases the GIL. Many short calls, each of which does so, are no quicker in a thread: they wait for the GIL each time.",
-)
 
 CALLBACK_STALL: Final = Rule(
     code="callback-stall",
@@ -249,11 +158,9 @@ CALLBACK_STALL: Final = Rule(
         "`update_freq`. A second `tf.function` that each step calls belongs into the first."
     ),
     actions={
-        **_NO_PYTHON_ACTIONS,
+        **_ACTIONS,
         **CONVERSIONS,
-        **{
-            prefix + key: texts for prefix in ("", "jax-") for key, texts in _UNSEEN_ACTIONS.items()
-        },
+        **dict.fromkeys(("unseen", "jax-unseen"), _UNSEEN),
         "ops": (
             "Put the ops between steps into a graph, on whole batches: `@tf.function`, or `dataset.map` for what prepares them.",
             "That leaves little more than the time of the ops themselves. Or run them less often: `if step % 100 == 0: ...`",
@@ -262,10 +169,7 @@ CALLBACK_STALL: Final = Rule(
             "Fetch the tensor once, `values = tensor.numpy()`, and index the array: each index of a tensor runs ops.",
             "Or put what needs the values into a graph, `@tf.function`.",
         ),
-        _FREE: _FREE_ACTION,
-        f"jax-{_FREE}": _FREE_ACTION,
-        **dict.fromkeys((_OWN, f"jax-{_OWN}"), _OWN_ACTION),
-        **dict.fromkeys((_OWN_FREE, f"jax-{_OWN_FREE}"), _OWN_FREE_ACTION),
+        **dict.fromkeys((_FREE, f"jax-{_FREE}"), _FREE_ACTION),
         "jax": (
             _ways("in another process: a thread would hold the GIL."),
             "A second jitted function that each step calls belongs into the first.",
@@ -273,9 +177,7 @@ CALLBACK_STALL: Final = Rule(
     },
     notes={
         **SOME_STEPS,
-        **_SLOWED,
         **_NO_PYTHON,
-        **_BESIDE,
         "ops": (
             "There Python runs {count} per step one by one, outside of any `tf.function`, most often {types}. That takes "
             "{running}, of which the ops themselves take {own}."
@@ -301,16 +203,10 @@ PYTHON_STALL: Final = Rule(
     action=_ways("in `dataset.map`, or with ops of the `tf.function`."),
     advice="`traceview show gaps LOGDIR --state python` shows what was called before and after.",
     actions={
-        **_NO_PYTHON_ACTIONS,
+        **_ACTIONS,
         "jax": (
             _ways("in `jax.numpy` inside of `jax.jit`, or in another process."),
             "A thread holds the GIL for up to 5 ms at a time, unless most of its work is NumPy.",
-        ),
-        **dict.fromkeys((_OWN, f"jax-{_OWN}"), _OWN_ACTION),
-        **dict.fromkeys((_OWN_FREE, f"jax-{_OWN_FREE}"), _OWN_FREE_ACTION),
-        "jax-hashed_arguments": (
-            "Give the class of the static argument a hash by identity, `@dataclass(frozen=True, eq=False)`, and pass one object each time.",
-            "Each call of a jitted function hashes its static arguments, with all that they hold: 24,000 words took 1.8 ms (JAX 0.10).",
         ),
         _FREE: (_FREE_ACTION, "Or make it with ops of the `tf.function`."),
         f"jax-{_FREE}": (
@@ -318,16 +214,12 @@ PYTHON_STALL: Final = Rule(
             "The thread copies ahead, too, with `jax.device_put`. On the CPU `jax.numpy.sort` and its like are slower than NumPy's.",
         ),
     },
-    notes={**SOME_STEPS, **_SLOWED, **_NO_PYTHON, **_BESIDE},
+    notes={**SOME_STEPS, **_NO_PYTHON},
     reasons={
         "native": "samples show the inside of a call of the framework, and no Python of the script",
         "short": "any step takes so long in Python",
     },
     example="GPU:0 waits 13.7 of 61.3 ms (22%) for Python in the step in train_step, train.py:41",
-)
-
-_BEFORE_AND_AFTER: Final = (
-    "`traceview show gaps LOGDIR --state between_calls` shows what was called before and after."
 )
 
 BETWEEN_CALLS: Final = Rule(
@@ -342,20 +234,10 @@ BETWEEN_CALLS: Final = Rule(
         "{limit} of the GPU time idle between events that Python calls on the launching thread, without a sample or frame of "
         "Python; not where host-bound names ops outside of any tf.function"
     ),
-    action="Record with `traceview capture`, whose samples of Python name the line that ran.",
-    advice=_BEFORE_AND_AFTER,
-    actions={
-        "samples_elsewhere": (
-            "Capture more steps: Python is sampled every millisecond or so, and no sample met this time.",
-            _BEFORE_AND_AFTER,
-        )
-    },
+    action="Record more steps, with `traceview capture`, whose samples of Python name the line that ran.",
+    advice="`traceview show gaps LOGDIR --state between_calls` shows what was called before and after.",
     notes=SOME_STEPS,
     reasons={"unseen": "no sample of a stack and no frame of Python shows what ran"},
-    metrics={
-        "previous_event": "recorded last before the longest gap",
-        "next_event": "recorded next",
-    },
     example="GPU:0 waits 13.7 of 61.3 ms (22%) between recorded calls",
 )
 
@@ -364,8 +246,7 @@ PYTHON_THREAD: Final = Rule(
     states=(State.PYTHON_THREAD,),
     title="{who:waits/wait} {loss} for the GIL, which {thread:holds/hold}[ in {line}]",
     titles={
-        "awaited": "{who:waits/wait} {loss} for what {thread:makes/make}[ in {line}]",
-        "full": "{who:waits/wait} {loss} for room in a queue, which {thread:empties/empty}[ in {line}]",
+        "awaited": "{who:waits/wait} {loss} for what {thread:does/do}[ in {line}]",
         "cores": "{who:loses/lose} {loss} to the core that {thread:takes/take}[ in {line}]",
     },
     notes={
@@ -374,8 +255,7 @@ PYTHON_THREAD: Final = Rule(
             "does not release it, such as pickle, until it is done. The thread of the step needs the GIL for its own Python and "
             "after its calls of the framework, and waits."
         ),
-        "awaited": "For most of that time the thread of the step waits for what the other one makes.",
-        "full": "The thread of the step puts into a full queue, {beside}, and waits until the other one takes from it.",
+        "awaited": "For most of that time the thread of the step waits for what the other one makes, or takes.",
         "cores": (
             "It computes without the GIL, as NumPy does, but has a core that the step needs. The loss is what threads of "
             "the step, ready to run, waited for a core because of it, as the kernel counted."
@@ -394,27 +274,14 @@ PYTHON_THREAD: Final = Rule(
     ),
     actions={
         "awaited": (
-            "Make it in less time, with NumPy on whole arrays, or in several processes: `ProcessPoolExecutor().map(make, parts)`.",
-            "One thread makes one after the other, and takes longer than a step. More threads share the GIL.",
+            "Do it in less time, with NumPy on whole arrays, or in several processes: `ProcessPoolExecutor().map(make, parts)`.",
+            "One thread does one after the other, and takes longer than a step. More threads share the GIL.",
         ),
         "grain": (
             "Let processes read: `ReadOptions(num_threads=1)` and `.mp_prefetch(grain.MultiprocessingOptions(num_workers=4))`.",
-            (
-                "The threads of grain, 16 if nothing is said, share the GIL: a batch of 32 rows changed in Python took 25 ms with "
-                "16 threads, 15 with one, and 11 with two processes of one thread each (grain 0.2.18, two cores)."
-            ),
+            "The threads of grain, 16 if nothing is said, share the GIL: 25 ms with 16, 11 with two processes of one each (grain 0.2.18).",
         ),
-        "full": (
-            "Put less into the queue, or less often: `if step % 10 == 0: ...`; the thread that takes from it is slower than the step.",
-            (
-                "Several threads share what releases the GIL, such as NumPy, gzip and files: two took 8.7 ms for what one took 10.2, "
-                "on two cores of which the step needs one; with every other step it took 6.5."
-            ),
-        ),
-        "cores": (
-            "Compute less beside the training: less often, on a part of the data, or on another machine.",
-            "Another process would take the same core.",
-        ),
+        "cores": "Compute less beside the training: less often, on a part of the data, or on another machine.",
     },
     metrics={
         "lock_kept_ratio": "share of the window in which it held the GIL",
@@ -481,18 +348,19 @@ def _instead(python: PythonShare | None) -> str:
 
 _HOOK: Final = lazy_pattern(r"(\w+\.)?on_(?:train|epoch|test|predict)_\w+")
 _FIT: Final = lazy_pattern(r"(?:tf_)?keras/.*:\d+ in (?:\w+\.)?fit\Z", re.DOTALL)
-_OF_KERAS: Final = {"Model.predict": "predict", "EarlyStopping.on_epoch_end": "early_stopping"}
 
 
 def _keras_key(python: PythonShare | None, instead: str) -> str:
     """The key of the advice: what a method of Keras asks for that does the work, or what is known instead; else what a hook does."""
     function = python.line.rpartition(" in ")[2] if python and python.ratio >= CLEAR_RATIO else ""
     hook = _HOOK.fullmatch(function)
-    if function in _OF_KERAS or (hook and hook[1]):
-        return _OF_KERAS.get(function, "callback")
+    if function == "Model.predict":
+        return "predict"
+    if hook and hook[1]:
+        return "callback"
     if python and python.state == "runs" and _FIT.match(python.called or ""):
         return "keras"
-    return "callback" if hook and instead in ("", _OWN, _OWN_FREE) else instead
+    return "callback" if hook and instead in ("", _OWN) else instead
 
 
 def _work_key(python: PythonShare | None) -> str:
@@ -501,34 +369,15 @@ def _work_key(python: PythonShare | None) -> str:
         return ""
     is_numpy = (python.inner or "").startswith(NUMPY)
     is_free = is_numpy if python.frees_lock is None else python.frees_lock
-    if python.called is None:
-        return _OWN_FREE if is_free else _OWN
-    return _FREE if is_free else ""
+    if is_free:
+        return _FREE
+    return _OWN if python.called is None else ""
 
 
-def _beside(waits: Waits, key: str) -> tuple[str, dict[str, Argument], str]:
-    """The note on what other threads do while a line waits for them, with the line of most of them, and the key of the advice.
-
-    `key`: of what the line waits for. Threads that work for a pool of processes are in other processes.
-    """
-    python = waits.python(State.INPUT) if key in ("queue", "pool", "waits") else None
-    if python is None or (key == "pool" and not _has_workers(waits)):
-        return "", {}, key
-    action, of_others = key, key in ("queue", "pool")
-    if of_others and python.state != "runs":
-        # More threads help one that waits for others only if these do not wait themselves.
-        action = "waits_of_others"
-    elif of_others and not python.frees_lock:
-        action = "runs_of_others"
-    note = f"beside-{'runs' if python.state == 'runs' else 'waits'}"
-    return note, {"beside": python.argument}, action
-
-
-def _has_workers(waits: Waits) -> bool:
-    """Whether a pool has threads that run code of the script, by the names that `multiprocessing.pool` and `concurrent.futures` give."""
-    python = waits.context.idle.python.get(waits.host)
-    names = (name for _, name in python.lines.started_by_python) if python else ()
-    return any(name.endswith("(worker)") or name.startswith("ThreadPool") for name in names)
+def _beside(waits: Waits, key: str) -> dict[str, Argument]:
+    """The line of most other threads, while a line waits for these; `key`: of what it waits for."""
+    python = waits.python(State.INPUT) if key in ("queue", "waits") else None
+    return {"beside": python.argument} if python else {}
 
 
 def _short(waits: Waits, rule: Rule) -> str:
@@ -542,32 +391,21 @@ def python_in_step(waits: Waits) -> Finding | None:
     instead, arguments = _keras_key(python, _instead(python)), line_argument(python)
     if instead in _OF_RUNNING and python is not None and waits.tracing:
         instead, arguments = TRACED, arguments | waits.tracing
-    note, beside, action = _beside(waits, instead)
+    beside = _beside(waits, instead)
     return waits.finding(
         PYTHON_STALL,
         arguments=arguments | beside,
         title=instead if instead in PYTHON_STALL.titles else "",
-        action=action or _work_key(python),
-        notes=(instead, note),
+        action=instead or _work_key(python),
+        notes=(instead, *beside),
         # A pause inside a call of the framework is what that call takes.
         unsure="native" if instead == "native" else _short(waits, PYTHON_STALL),
     )
 
 
 def between_calls(waits: Waits) -> Finding | None:
-    """Silence between recorded calls, with the calls around the longest gap."""
-    around: list[Evidence] = []
-    longest = waits.gap(State.BETWEEN_CALLS)
-    if longest is not None:
-        _, gap = longest
-        events = {"previous_event": gap.previous_event, "next_event": gap.next_event}
-        around = [
-            event_evidence(metric, event, gap)
-            for metric, event in events.items()
-            if event is not None
-        ]
-    action = "samples_elsewhere" if waits.is_sampled else ""
-    return waits.finding(BETWEEN_CALLS, evidence=around, action=action, unsure="unseen")
+    """Silence between recorded calls."""
+    return waits.finding(BETWEEN_CALLS, unsure="unseen")
 
 
 def between_steps(waits: Waits) -> Finding | None:
@@ -592,20 +430,15 @@ def between_steps(waits: Waits) -> Finding | None:
         }
         least = int(CALLBACK_STALL.limits["least_op_count"])
         evidence.append(Evidence("eager_ops_per_step", calls.count_per_step, least, ""))
-    note, beside, action = _beside(waits, key)
-    if action == "keras" and len(waits.context.ledger.devices) > 1:
-        action = "keras_of_several"
-    if ops is not None and _INDEXES in ops[0].types:
-        action = "indexing"
-    elif key == "unseen" and waits.is_sampled:
-        action = "samples_elsewhere"
+    beside = _beside(waits, key)
+    is_indexing = ops is not None and _INDEXES in ops[0].types
     return waits.finding(
         CALLBACK_STALL,
         arguments=arguments | beside,
         evidence=evidence,
         title=key if key in CALLBACK_STALL.titles else "",
-        action=action,
-        notes=(key, note),
+        action="indexing" if is_indexing else key,
+        notes=(key, *beside),
         unsure=_short(waits, CALLBACK_STALL),
     )
 
@@ -649,29 +482,20 @@ _OF_GRAIN: Final = "grain-"
 """How grain names the threads that read ahead (0.2.18)."""
 
 
-def _puts(python: PythonShare) -> bool:
-    """Whether a line puts into a queue, of Python's `queue` or `multiprocessing`."""
-    return (python.inner or "").endswith(" in put")
-
-
 def python_thread(waits: Waits) -> Finding | None:
     """Waits for other threads of the script: for the lock of Python that they keep, what they make, or the cores that they take."""
     context = waits.context
     threads = [
-        (thread, context.selection.windows[host].length_ps, python)
-        for host, python in context.idle.python.items()
+        (thread, context.selection.windows[host].length_ps)
+        for host in context.idle.python
         for thread in threads_at_work(context, host)
     ]
-    longest, _, python = max(threads, key=lambda row: max(row[0].kept_ps, row[0].awaited_ps))
-    beside: dict[str, Argument] = {}
+    longest, _ = max(threads, key=lambda row: max(row[0].kept_ps, row[0].awaited_ps))
     key = "awaited" if longest.awaited_ps > longest.kept_ps else ""
-    at = python.lines.at(python.caller, longest.awaited.start, longest.awaited.end) if key else None
-    if at is not None and (step := shared(at)).awaits == "queue" and _puts(step):
-        key, beside = "full", {"beside": step.argument}
-    action = "grain" if key != "full" and longest.thread.startswith(_OF_GRAIN) else key
-    metric, shares = "lock_kept_ratio", [(row, row.kept_ps / window) for row, window, _ in threads]
+    action = "grain" if longest.thread.startswith(_OF_GRAIN) else key
+    metric, shares = "lock_kept_ratio", [(row, row.kept_ps / window) for row, window in threads]
     if _slows_ops(waits):
-        longest, window_ps, _ = max(threads, key=lambda row: row[0].computed_ps)
+        longest, window_ps = max(threads, key=lambda row: row[0].computed_ps)
         key = action = "cores"
         metric = "computed_ratio"
         shares = [(longest, longest.computed_ps / window_ps)]
@@ -681,7 +505,6 @@ def python_thread(waits: Waits) -> Finding | None:
         arguments={
             "thread": Names((longest.thread,), "thread"),
             "line": longest.python.argument,
-            **beside,
         },
         confidence=("high", "cores" if key == "cores" else ""),
         takes_cores=key == "cores",

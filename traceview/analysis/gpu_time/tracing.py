@@ -5,7 +5,6 @@ TensorFlow copies the constants of a graph to a device when it makes the kernels
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -13,10 +12,8 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.ledger import graphs_prepared
-from traceview.analysis.facts.python import CLEARING, REQUESTED
 from traceview.analysis.facts.selection import Selection, step_bounds
-from traceview.analysis.gpu_time.host_wait_rules import SOME_STEPS, VALIDATION_STALL
+from traceview.analysis.gpu_time.host_wait_rules import SOME_STEPS
 from traceview.analysis.gpu_time.waits import (
     FEWEST_TO_COMPARE,
     Waits,
@@ -29,14 +26,12 @@ from traceview.analysis.rules.rule import (
     finding_loss,
     lost_argument,
 )
-from traceview.analysis.rules.words import Line, Names, Number
+from traceview.analysis.rules.words import Names, Number
 from traceview.base.ids import unique_ids
-from traceview.base.intervals import NEVER, IntervalSet, union
+from traceview.base.intervals import union
 from traceview.base.units import PS_PER_NS
 from traceview.ledger.states import State
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.host.pipeline import find_input_waits, iterator_calls
-from traceview.trace.host.python_lines import PythonLine
 from traceview.trace.model import Trace
 from traceview.trace.sidecar.sidecar import ArgumentChange, CompiledFor
 from traceview.xplane.planes import is_compilation
@@ -48,8 +43,6 @@ _NAMED_ARGUMENTS: Final = 3
 
 # The rules
 
-_PAD: Final = "Give all batches one shape, or few: pad them, or drop a smaller last one, batch(n, drop_remainder=True)."
-
 RETRACING: Final = Rule(
     code="retracing",
     states=(State.COMPILE,),
@@ -57,7 +50,6 @@ RETRACING: Final = Rule(
     titles={
         "argument": "{functions} compiled again {times} as {argument:changes/change}: {who:waits/wait} {loss}",
         "function": "{functions} made and compiled anew {times}[ in {line}]: {who:waits/wait} {loss}",
-        "dropped": "{functions} compiled again {times} after jax.clear_caches() in {line}: {who:waits/wait} {loss}",
     },
     meaning=(
         "A compiled function is traced again for every new combination of shapes, dtypes and Python arguments. Tracing runs "
@@ -68,10 +60,7 @@ RETRACING: Final = Rule(
         "step, or a function of JAX is compiled again (sidecar); a first trace is compile-in-window"
     ),
     action="Give each call arguments of one kind: tensors of one shape and dtype, numbers as tensors, and the same Python objects.",
-    advice=(
-        "Where sizes change, `reduce_retracing=True`, or an `input_signature` with None for them; `tf.constant(number)` for a number. An "
-        "object, such as a metric, is made once, and `reset_state()` begins it anew."
-    ),
+    advice="Where sizes change, `reduce_retracing=True`; lists of one length; `tf.constant(number)` for a number; an object made once.",
     actions={
         "python": (
             "Pass a tensor instead of a Python number: `tf.constant(number)`, or a `tf.Variable` that the loop assigns.",
@@ -79,71 +68,44 @@ RETRACING: Final = Rule(
         ),
         "shape": (
             "Let one graph serve every shape: `reduce_retracing=True`, or an `input_signature` with None for sizes that change.",
-            (
-                "Or give all batches one shape: `dataset.batch(n, drop_remainder=True)` if only the last one is smaller, else "
-                "padding to few lengths."
-            ),
-        ),
-        "structure": (
-            "Pass one tensor instead of a list whose length changes: pad it, or `tf.ragged.stack(parts)` with `reduce_retracing=True`.",
-            "Lists of six lengths made six graphs, ragged tensors two (TensorFlow 2.21). No signature serves several lengths of a list.",
+            "Or give all batches one shape: `dataset.batch(n, drop_remainder=True)` if only the last one is smaller, else pad to few.",
         ),
         "xla": (
-            _PAD,
+            "Give all batches one shape, or few: pad them, or drop a smaller last one, batch(n, drop_remainder=True).",
             "No signature helps: XLA compiles each shape, also of a graph that serves all of them.",
         ),
         "jax": (
-            "Give each call the same shapes, dtypes and static arguments.",
+            "Give each call the same arguments, with the same shapes, dtypes and static values.",
             "`JAX_EXPLAIN_CACHE_MISSES=1` says why a function was traced again.",
         ),
-        "jax-shape": (
-            "Give {argument} one shape, or few: pad to few lengths, or drop a smaller last batch.",
-            "Each new shape compiles the whole function.",
-        ),
+        "jax-shape": "Give {argument} one shape, or few: pad to few lengths, or drop a smaller last batch.",
         "jax-dtype": (
             "Give {argument} one dtype in all calls: `jnp.asarray(value, jnp.float32)`.",
             "A Python number is weakly typed, `~float32[]`, which an array is not.",
         ),
-        "jax-static_arguments": (
-            "Pass {argument} as an array: leave it out of `static_argnums` and `static_argnames`.",
-            "Each value of a static argument compiles the function anew. One program serves all values of an array, or of a number.",
-        ),
+        "jax-static_arguments": "Pass {argument} as an array: leave it out of `static_argnums` and `static_argnames`.",
         "jax-sharding": (
             "Give {argument} one sharding in all calls: `jax.device_put(batch, sharding)`.",
             "`out_shardings` of `jax.jit` sets that of results that the next step is given.",
         ),
-        "jax-missing_arguments": (
-            "Give each call {argument}, zeros or a default where it has none: other arguments or keys compile the function anew.",
-            "A mask, or a weight of 0, leaves it out of the sum.",
-        ),
-        "jax-function": (
-            "Make the function and its `jax.jit` once, before the loop.",
-            "A lambda, a `partial` or a function that is defined in the loop is a new one to `jax.jit` each time.",
-        ),
+        "jax-function": "Make the function and its `jax.jit` once, before the loop.",
         "jax-field": (
             "Leave fields that change out of the static ones of an argument, `meta_fields` or `static=True`: make them arrays.",
-            "`JAX_EXPLAIN_CACHE_MISSES=1` says what has changed.",
-        ),
-        "jax-dropped": (
-            "Do not call `jax.clear_caches()` in the loop.",
-            "It drops all that JAX has traced and compiled in this process, also what the next step needs.",
+            "`JAX_EXPLAIN_CACHE_MISSES=1` says what has changed. `jax.clear_caches()` in the loop drops all that was compiled.",
         ),
     },
     notes={
         **SOME_STEPS,
         "python": "Its graphs differ in a value of Python, such as a number.",
         "shape": "Its graphs differ in the shape of a tensor.",
-        "structure": "Its graphs differ in how many tensors a list, tuple or dictionary holds.",
         "field": (
             "No argument that was recorded has another shape, dtype, sharding or static value: a field of one that is no array may "
-            "have changed, or a setting of JAX."
+            "have changed, or a setting of JAX, or its caches were cleared."
         ),
-        "dropped": "No argument has another shape, dtype, sharding or static value: what JAX had compiled was dropped.",
     },
     metrics={
         "traced_call_count": "calls that traced",
         "changed_argument": "argument, as last compiled for -> now",
-        "new_function": "made anew",
     },
     example="train_step traced 3 times after the first step: GPU:0 waits 7.50 of 50.0 ms (15%)",
 )
@@ -159,40 +121,22 @@ COMPILE_IN_WINDOW: Final = Rule(
         "that are not the first ones"
     ),
     limits={"again_ratio": 0.50},
-    titles={
-        "made": "{who:waits/wait} {loss} for a training function of Keras that is made anew in {line}",
-        "prepared": "{who:waits/wait} {loss} for graphs that TensorFlow prepares again",
-    },
     action="Capture later, when everything is compiled, with `--steps 100:110`.",
     actions={
         "functions_made_anew": (
             "Make each `tf.function` once, before the loop, and call it with the same shapes in each step.",
-            "A function that is made in the loop is traced each time. `dataset.batch(n, drop_remainder=True)` gives equal shapes.",
+            (
+                "`dataset.batch(n, drop_remainder=True)` gives equal shapes. In the loop `compile()` and `make_train_function(force=True)` "
+                "of Keras trace anew, and `tf.random.set_seed` and `clear_session()` drop the kernels of all graphs."
+            ),
         ),
         "jax-functions_made_anew": (
             "Make each `jax.jit` once, before the loop; give each call the same shapes, dtypes and static arguments.",
-            "`JAX_LOG_COMPILES=1` names what is compiled, and `JAX_EXPLAIN_CACHE_MISSES=1` says why.",
-        ),
-        "made": (
-            "Make it once: let a `tf.Variable` hold what changes, which layers and callbacks assign.",
-            "`make_train_function(force=True)`, and `compile()` before `fit()`, trace and optimize the whole step again.",
-        ),
-        "prepared": (
-            "Set seeds once, before the loop, and clear no session in it: both drop the kernels of all graphs, which the next call makes anew.",
-            (
-                "`tf.random.set_seed`, `keras.utils.set_random_seed` and `keras.backend.clear_session` do: a step took 125 instead of 0.9 ms "
-                "(TensorFlow 2.21). `tf.random.stateless_normal(shape, seed=[0, step])` draws the same in each run without them."
-            ),
-        ),
-        "jax-compilation_asked_for": (
-            "Lower or compile it once, before the loop, and keep the result.",
-            "`lower`, `compile` and `cost_analysis` work on the whole function in each call, also where nothing has changed.",
+            "`JAX_EXPLAIN_CACHE_MISSES=1` says why it compiles. `lower`, `compile` and `cost_analysis` work on all of it in each call.",
         ),
         "jax": (
             "Record steps after the warm-up: `jax.profiler.start_trace('logs')` before them, `stop_trace()` after them.",
-            (
-                "If it recurs, give each call the same shapes; `JAX_LOG_COMPILES=1` names what is compiled."
-            ),
+            "If it recurs, give each call the same shapes; `JAX_LOG_COMPILES=1` names what is compiled.",
         ),
     },
     notes=SOME_STEPS,
@@ -230,23 +174,6 @@ RULES: Final = (RETRACING, COMPILE_IN_WINDOW, FIRST_CALL)
 # What was traced or compiled
 
 
-def evaluations(waits: Waits) -> Finding | None:
-    """Evaluations, and whether most of their time is that they are traced again and again, or wait for their own input."""
-    states, limits = waits.context.idle.states[waits.host], VALIDATION_STALL.limits
-    compiles = states.timeline(states.caller).spans_of((State.COMPILE,))
-    calls = iterator_calls(waits.context.trace, waits.host)
-    asked = find_input_waits(waits.context.trace, waits.host, calls)
-    asks = union(asked.start_ps, asked.end_ps)
-    spans = waits.context.ledger.spans_of([waits.device], waits.rows)
-    length_ps = spans.end - spans.start
-    is_traced = compiles.within(spans.start, spans.end) >= limits["traced_ratio"] * length_ps
-    input_ps = asks.within(spans.start, spans.end).sum()
-    key = "input" if input_ps >= limits["input_ratio"] * length_ps.sum() else ""
-    key = "anew" if is_traced.sum() > 1 else key
-    arguments = line_argument(waits.python(State.EVALUATION))
-    return waits.finding(VALIDATION_STALL, arguments=arguments, title=key, action=key)
-
-
 def compilation(waits: Waits) -> Finding | None:
     """One finding: functions traced again, the first call of a function, or what else is compiled."""
     context = waits.context
@@ -263,35 +190,10 @@ def compilation(waits: Waits) -> Finding | None:
     recompiled = [*dict.fromkeys(call for calls in hosts for call in calls)]
     if not retraced and recompiled:
         return _recompiled(waits, recompiled)
-    times, used = int(waits.is_affected.sum()), waits.is_affected.size
-    sidecar = trace.hosts[waits.host].sidecar
-    made_at = Counter(sidecar.window.made_at if sidecar else ())
-    # The call that follows traces it, and perhaps one more.
-    if made_at and 2 * made_at.total() >= max(times, 1):
-        line = Line(made_at.most_common(1)[0][0])
-        return waits.finding(
-            COMPILE_IN_WINDOW, arguments={"line": line}, title="made", action="made"
-        )
     if not retraced:
-        recurs = (
-            used >= FEWEST_TO_COMPARE
-            and (
-                times >= COMPILE_IN_WINDOW.limits["again_ratio"] * used
-                # The warm-up is at the beginning.
-                or (times > 1 and not waits.is_affected[:times].all())
-            )
-        )
-        rows = context.ledger.spans_of([waits.device], waits.rows)
-        asked_ps = int(_sampled_in(waits, REQUESTED)[0].within(rows.start, rows.end).sum())
-        key = "functions_made_anew" if recurs else ""
-        prepared = graphs_prepared(trace, context.idle.states[waits.host])
-        prepared_ps = int(prepared.within(rows.start, rows.end).sum())
-        if recurs and 2 * asked_ps >= rows.length:
-            key = "compilation_asked_for"
-        elif recurs and 2 * prepared_ps >= rows.length:
-            key = "prepared"
+        key = "functions_made_anew" if _recurs(waits) else ""
         arguments = line_argument(waits.python(State.COMPILE))
-        return waits.finding(COMPILE_IN_WINDOW, arguments=arguments, title=key, action=key)
+        return waits.finding(COMPILE_IN_WINDOW, arguments=arguments, action=key)
     traced_by = {call.traced_by for call in retraced if call.traced_by}
     (cause, *others) = traced_by.pop() if len(traced_by) == 1 else ("",)
     key = "" if others else cause
@@ -314,13 +216,12 @@ def compilation(waits: Waits) -> Finding | None:
     )
 
 
-def _sampled_in(waits: Waits, functions: re.Pattern[str]) -> tuple[IntervalSet, PythonLine | None]:
-    """When samples show the thread of the steps in some functions, and the line that called them."""
-    python = waits.context.idle.python.get(waits.host)
-    if python is None:
-        return NEVER, None
-    spans = python.lines.inside(python.caller, functions, NEVER)
-    return spans, python.lines.at(python.caller, spans.start, spans.end)
+def _recurs(waits: Waits) -> bool:
+    """Whether as many steps compile as no warm-up explains, which is at the beginning."""
+    times, used = int(waits.is_affected.sum()), waits.is_affected.size
+    is_often = times >= COMPILE_IN_WINDOW.limits["again_ratio"] * used
+    is_later = times > 1 and not waits.is_affected[:times].all()
+    return used >= FEWEST_TO_COMPARE and (is_often or is_later)
 
 
 def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
@@ -332,37 +233,25 @@ def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
         for change in call.changes:
             steps.setdefault(change, call.step)
     names = tuple(dict.fromkeys(each.name for each in steps if each.kind == kind and each.name))
-    changed, new = "changed_argument", "new_function"
+    changed = "changed_argument"
     evidence = [
-        *(
-            Evidence(changed, each.words, None, each.name, f"step {step}", "words", "argument")
-            for each, step in steps.items()
-        ),
-        *(
-            Evidence(new, call.function, None, "", f"step {call.step}", "function")
-            for call in calls
-            if call.is_new
-        ),
+        Evidence(changed, each.words, None, each.name, f"step {step}", "words", "argument")
+        for each, step in steps.items()
     ]
     functions = tuple(dict.fromkeys(call.function for call in calls))
-    _, line = _sampled_in(waits, CLEARING)
     made_in = line_argument(waits.python(State.COMPILE)) if kind == "function" else {}
-    together = Counter(step for _, step in {(call.function, call.step) for call in calls})
-    # A field of an argument changes one function; without its caches JAX compiles all of them again.
-    is_dropped = not kinds and (line is not None or max(together.values(), default=0) > 1)
-    unchanged = "dropped" if is_dropped else "field"
     return waits.finding(
         RETRACING,
         arguments={
             "functions": Names(functions, "function"),
             "times": Number(len(calls), "time"),
             **({"argument": Names(names[:_NAMED_ARGUMENTS], "argument")} if names else {}),
-            **({"line": Line(str(line))} if line else made_in),
+            **made_in,
         },
         evidence=evidence[:_LISTED_CALLS],
-        title="argument" if names else "dropped" if is_dropped and line else kind,
-        action=kind if names or kind == "function" else "" if kinds else unchanged,
-        notes=() if kinds else (unchanged,),
+        title="argument" if names else kind,
+        action=kind if names or kind == "function" else "" if kinds else "field",
+        notes=() if kinds else ("field",),
     )
 
 
@@ -386,10 +275,7 @@ def _first_call(waits: Waits, copies: int) -> Finding:
 
 
 class Retraced(Struct, frozen=True):
-    """A function that was traced in the window.
-
-    `traced_by`: what differs between its graphs, as in `FunctionPlacement`.
-    """
+    """A function that was traced in the window, how often, and what differs between its graphs, as in `FunctionPlacement`."""
 
     function: str
     count: int
@@ -417,13 +303,7 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
         if int(counts[same].max()) == 1:
             continue
         function = trace.names.text(name) or ""
-        retraced.append(
-            Retraced(
-                function,
-                int(same.sum()),
-                traced_by.get(function, ()),
-            )
-        )
+        retraced.append(Retraced(function, int(same.sum()), traced_by.get(function, ())))
     return tuple(sorted(retraced, key=lambda call: (-call.count, call.function)))
 
 
@@ -433,7 +313,7 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
 class Changed(Struct, frozen=True):
     """An argument that a function of JAX was compiled again for.
 
-    `kind`: keys, shape, dtype, static or sharding, as the actions of the rule, or empty. `words`: what it was compiled for last, which need not be the call before, and now.
+    `kind`: as the actions of the rule, or empty. `words`: what it was compiled for last, which need not be the call before, and now.
     """
 
     name: str
@@ -476,7 +356,7 @@ def _changed(change: ArgumentChange) -> Changed:
     """`float32[96,128] -> float32[64,128]`."""
     old, new = change.old, change.new
     words = " -> ".join(_kind(each) if each else "absent" for each in (old, new))
-    kind = "" if old and new else "missing_arguments"
+    kind = ""
     if old is not None and new is not None:
         if old.static or new.static:
             # An object cannot be passed as an array.

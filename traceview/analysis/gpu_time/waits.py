@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
@@ -20,7 +20,7 @@ from traceview.analysis.facts.python import PythonShare, python_of_rows
 from traceview.analysis.facts.selection import Selection, step_bounds
 from traceview.analysis.gpu_time.host_wait_rules import HOST_BOUND
 from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.idle_report import Gap, Idle
+from traceview.analysis.measures.idle_report import Idle
 from traceview.analysis.measures.op_work import counted_events
 from traceview.analysis.measures.step_report import FEWEST_SLOW, distance_of
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding, Severity
@@ -29,7 +29,6 @@ from traceview.analysis.rules.rule import (
     HOOKS,
     JITTED_CALL,
     LIMIT,
-    Chosen,
     Rule,
     is_of_jax,
 )
@@ -47,9 +46,6 @@ from traceview.trace.host.python_stacks import OURS
 from traceview.trace.host.state_timeline import complement
 from traceview.trace.model import Trace
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 CLEAR_RATIO: Final = 0.5
 """Of the sampled time: from here on a title names the line, for most of the loss is there."""
 
@@ -63,16 +59,6 @@ _OURS: Final = -2
 
 _SURELY_SEEN: Final = 3
 """Rounds of samples: of what takes less, a step may have no sample by chance. A choice of ours."""
-
-_FEWEST_EARLY: Final = 3
-_GROWTH_RATIO: Final = 1.25
-_IN_ORDER: Final = 0.8
-"""A state grows if the last third of the steps, which has so many, has so much more of it than the first, and of so many pairs of
-steps, less those of which the opposite holds, the later one has more. Choices of ours."""
-_MOST_COMPARED: Final = 100
-
-_SLOWED_RATIO: Final = 0.1
-"""Of a loss: from here on it is said that ops are slower beside it. A choice of ours."""
 
 FEWEST_TO_COMPARE: Final = 3
 """Of fewer steps none counts as affected."""
@@ -106,12 +92,6 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         return max(lost_ps, key=lambda device: lost_ps[device])
 
     @property
-    def is_sampled(self) -> bool:
-        """Whether samples of stacks were recorded on the host."""
-        python = self.context.idle.python.get(self.host)
-        return python is not None and python.is_sampled
-
-    @property
     def is_of_small_step(self) -> bool:
         """Whether a step loses much to what dispatch takes in any step: it is short without the profiler, or the loss is no longer
         than calling it and dispatching its ops takes wherever they are so many; not where most are tiny.
@@ -132,37 +112,24 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         own = self.context.ledger.rows_of(self.device)
         if (columns.activity[own][self.rows[own]] != IDLE).any():
             return False
-        dispatch_ps = self._ops_per_step(self.device) * limits["dispatch_ps"]
+        dispatch_ps = self.ops_per_step(self.device) * limits["dispatch_ps"]
         return self.loss.mean_ps <= limits["call_ps"] + dispatch_ps
 
     @property
     def has_many_ops(self) -> bool:
         """Whether to dispatch the ops of some device takes as long as to call the step."""
-        most = max(map(self._ops_per_step, self.context.ledger.devices))
+        most = max(map(self.ops_per_step, self.context.ledger.devices))
         return most * HOST_BOUND.limits["dispatch_ps"] >= HOST_BOUND.limits["call_ps"]
 
-    @property
-    def computed_per_step(self) -> int:
-        """How many ops the device that loses most computes in a step, also beside others."""
-        count = counted_events(self.context, self.device).size
-        return int(count) // (self.context.ledger.steps_of_device[self.device] or 1)
-
-    def _ops_per_step(self, device: int) -> float:
-        ledger, columns = self.context.ledger, self.context.ledger.columns
-        own = ledger.rows_of(device)
-        is_busy = ledger.counts[own] & (columns.activity[own] != IDLE)
-        return unique_ids(columns.event[own][is_busy]).size / (ledger.steps_of_device[device] or 1)
+    def ops_per_step(self, device: int) -> float:
+        """How many ops a device computes in a step, also beside others."""
+        count: int = counted_events(self.context, device).size
+        return count / (self.context.ledger.steps_of_device[device] or 1)
 
     @property
     def host(self) -> int:
         """Its host."""
         return self.context.trace.device_list[self.device].host
-
-    @property
-    def untrained_ratio(self) -> float:
-        """The share of the ops of the step that train nothing, as the capture knows; 0 where it does not."""
-        graphs = self.context.trace.hosts[self.host].captured.graphs
-        return (graphs.untrained_percent or 0) / 100
 
     @property
     def hooks(self) -> tuple[str, ...]:
@@ -208,12 +175,6 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         rest = self.rows & ~np.logical_or.reduce([is_own, *others])
         return [Waits(self.context, self.result, each, bool(others)) for each in (rest, *others)]
 
-    def gap(self, state: State) -> tuple[str, Gap] | None:
-        """The longest listed gap of a device that has most of its time in a state, with the key of the device."""
-        named = [row for row in self.result.devices if row.device in self.loss.devices]
-        gaps = [(row.device, gap) for row in named for gap in row.gaps if gap.state == state.key]
-        return max(gaps, key=lambda pair: pair[1].duration_ps, default=None)
-
     def finding(
         self,
         rule: Rule,
@@ -222,25 +183,22 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         evidence: Sequence[Evidence] = (),
         notes: Sequence[str] = (),
         unsure: str = "",
+        title: str = "",
+        action: str = "",
         severity: Severity | None = None,
-        saved_ratio: float = 1.0,
-        **words: Unpack[Chosen],
     ) -> Finding | None:
         """The finding by a rule, with the line of Python, the longest gap, and the steps that it is about if most have none of it.
 
-        `unsure`: the key of the reason why it is little more than a guess. `saved_ratio`, `words`: as of
-        `Rule.of_rows`.
+        `unsure`: the key of the reason why it is little more than a guess.
         """
         steps, arguments_of_steps = self._affected()
-        growth = {} if steps else self._growth()
-        slowed = self._slowed() if "slowed" in rule.notes else {}
         sure: tuple[Confidence, str] = ("high", "")
         if HOOKS in (arguments or {}):
             sure = ("medium", HOOKS)
         return rule.of_rows(
             self.context,
             self.rows,
-            arguments={**(arguments or {}), **arguments_of_steps, **growth, **slowed},
+            arguments={**(arguments or {}), **arguments_of_steps},
             confidence=("low", unsure) if unsure else sure,
             evidence=(
                 *evidence,
@@ -248,16 +206,11 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
                 *self._longest_gap(rule.states[0]),
             ),
             steps=steps,
-            notes=(
-                *notes,
-                *(("some",) if steps else ()),
-                *(("grows",) if growth else ()),
-                *slowed,
-            ),
+            notes=(*notes, *(("some",) if steps else ())),
+            title=title,
+            action=action,
             severity=severity,
             keeps_waiting=True,
-            saved_ratio=saved_ratio,
-            **words,
         )
 
     def _sampled(self, state: State) -> Iterator[Evidence]:
@@ -267,14 +220,23 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
             yield from python.evidence
 
     def _longest_gap(self, state: State) -> Iterator[Evidence]:
-        longest = self.gap(state)
-        if longest is None:
+        """The longest listed gap of a device that has most of its time in a state."""
+        named = [row for row in self.result.devices if row.device in self.loss.devices]
+        gaps = [(row.device, gap) for row in named for gap in row.gaps if gap.state == state.key]
+        if not gaps:
             return
-        device, gap = longest
+        device, gap = max(gaps, key=lambda pair: pair[1].duration_ps)
         where = "outside of steps" if gap.step is None else f"step {gap.step}"
         yield Evidence("longest_gap_ps", gap.duration_ps, None, device, where)
         if gap.host_event is not None:
-            yield event_evidence("host_event", gap.host_event, gap)
+            yield Evidence(
+                "host_event",
+                gap.host_event,
+                None,
+                gap.thread or "",
+                value_is="event",
+                where_is="thread",
+            )
 
     @cached_property
     def is_affected(self) -> BoolArray:
@@ -315,33 +277,6 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
             "each": Quantity(each_ps, "ps"),
         }
 
-    def _slowed(self) -> dict[str, Argument]:
-        """How much of them in a step are ops that are slower beside it; empty where that is little."""
-        rows = self.rows & (self.context.ledger.columns.activity != IDLE)
-        slowed = self.context.ledger.loss(rows)
-        if slowed.ps < _SLOWED_RATIO * self.loss.ps:
-            return {}
-        return {"slowed": Quantity(slowed.mean_ps, "ps")}
-
-    def _growth(self) -> dict[str, Argument]:
-        """How much of it early steps have, and late ones, where it grows from step to step."""
-        ledger = self.context.ledger
-        if not ledger.has_steps:
-            return {}
-        of_steps = ledger.by_step(self.rows, self.device)
-        third = of_steps.size // 3
-        early_ps, late_ps = (
-            median_ps(part) or 0 for part in (of_steps[:third], of_steps[of_steps.size - third :])
-        )
-        if third < _FEWEST_EARLY or late_ps < _GROWTH_RATIO * early_ps or not late_ps:
-            return {}
-        compared = of_steps[:: 1 + of_steps.size // _MOST_COMPARED]
-        is_later = np.triu(np.ones((compared.size, compared.size), dtype=np.bool_), 1)
-        order = np.sign(compared[None, :] - compared[:, None])[is_later]
-        if order.mean() < _IN_ORDER:
-            return {}
-        return {"early": Quantity(early_ps, "ps"), "late_on": Quantity(late_ps, "ps")}
-
 
 def causes_of_lines(context: Context) -> Int64Array:
     """By line of Python in the ledger the number of what calls it, `NONE` where that is not known, `_OURS` of the capture, int64."""
@@ -359,11 +294,6 @@ def causes_of_lines(context: Context) -> Int64Array:
 def line_argument(python: PythonShare | None) -> dict[str, Argument]:
     """The argument that names a line, where most of the time was there."""
     return {"line": python.argument} if python and python.ratio >= CLEAR_RATIO else {}
-
-
-def event_evidence(metric: str, event: str, gap: Gap) -> Evidence:
-    """An event of the thread that a gap is of."""
-    return Evidence(metric, event, None, gap.thread or "", value_is="event", where_is="thread")
 
 
 # Ops outside of graphs

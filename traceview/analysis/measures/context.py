@@ -35,7 +35,6 @@ class _HasDevice(Protocol):
 R = TypeVar("R", bound=Record)
 D = TypeVar("D", bound=_HasDevice)
 N = TypeVar("N")
-T = TypeVar("T")
 
 
 def _range(column: doc.Column) -> str:

@@ -161,11 +161,11 @@ _NO_WORK: Final = State.NO_WORK.key
 
 
 class NumberedGap(Struct, frozen=True):
-    """A gap of a document: its number, from 1 on by length, and where it lies."""
+    """A gap of a document: where it lies, and its number, from 1 on by length; 0 in a table of gaps without numbers."""
 
-    number: int
     gap: Gap
     span: doc.Span
+    number: int = 0
 
 
 def numbered_gaps(view: View) -> tuple[NumberedGap, ...]:
@@ -182,7 +182,7 @@ def numbered_gaps(view: View) -> tuple[NumberedGap, ...]:
         key=lambda pair: -pair[0].duration_ps,
     )[:MOST_GAPS]
     return tuple(
-        NumberedGap(number, gap, gap_span(row.device, gap, starts[row.host]))
+        NumberedGap(gap, gap_span(row.device, gap, starts[row.host]), number)
         for number, (gap, row) in enumerate(longest, start=1)
     )
 

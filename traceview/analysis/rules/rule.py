@@ -67,25 +67,11 @@ class _Analysed(Protocol):
     def selection(self) -> _Selected: ...
 
 
-class Chosen(TypedDict, total=False):
-    """Which of the sentences of a rule a finding has: keys of its titles and actions."""
+class Words(TypedDict, total=False):
+    """What a finding says beside its loss, as of `Rule.finding`."""
 
     title: str
     action: str
-
-
-class Words(Chosen, total=False):
-    """What a finding says beside its loss, as of `Rule.finding`."""
-
-    evidence: Sequence[Evidence]
-    steps: Sequence[int]
-    notes: Sequence[str]
-    severity: Severity | None
-
-
-class _AboutWords(Chosen, total=False):
-    loss: FindingLoss | None
-    confidence: tuple[Confidence, str]
     notes: Sequence[str]
     severity: Severity | None
 
@@ -167,7 +153,9 @@ class Rule(Struct, frozen=True, kw_only=True):
         threshold: float | None = None,
         *,
         evidence: Sequence[Evidence] = (),
-        **words: Unpack[_AboutWords],
+        loss: FindingLoss | None = None,
+        confidence: tuple[Confidence, str] = ("high", ""),
+        **words: Unpack[Words],
     ) -> Finding | None:
         """The finding about the devices of these rows, which the argument `who` names; None without any.
 
@@ -182,6 +170,8 @@ class Rule(Struct, frozen=True, kw_only=True):
         return self.finding(
             arguments={"who": devices_argument(context, keys), **arguments},
             evidence=[*shown, *evidence],
+            loss=loss,
+            confidence=confidence,
             devices=keys,
             **words,
         )
@@ -194,6 +184,8 @@ class Rule(Struct, frozen=True, kw_only=True):
         arguments: Mapping[str, Argument] | None = None,
         named: Collection[int] | None = None,
         confidence: tuple[Confidence, str] = ("high", ""),
+        evidence: Sequence[Evidence] = (),
+        steps: Sequence[int] = (),
         keeps_waiting: bool = False,
         shares_cores: bool = False,
         takes_cores: bool = False,
@@ -269,7 +261,9 @@ class Rule(Struct, frozen=True, kw_only=True):
             },
             loss=loss,
             confidence=("low", FEW_STEPS if few else _CUT) if few or cut else confidence,
+            evidence=evidence,
             devices=(*lost.devices, *waiting),
+            steps=steps,
             **words,
         )
 

@@ -10,7 +10,6 @@ from weakref import WeakSet, ref
 
 from traceview.capture.process.around import After, Before, Patches, around
 from traceview.capture.process.imports import ImportWatch
-from traceview.capture.process.python_code import CodePlaces, stack_of
 from traceview.capture.steps.observer import Call, Observer
 
 
@@ -151,8 +150,6 @@ class Hooks:
         original = model.train_function
         if error is not None or original is None or original in self._trained_by:
             return result
-        if self._observer.window.state == "recording":
-            self._observer.window.made_at.append(stack_of(CodePlaces())[1])
         wrapper = self.observe(model)
         return wrapper if result is original else result
 

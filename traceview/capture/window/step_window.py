@@ -211,7 +211,6 @@ class StepWindow:
         self._before: deque[RecordedCall] = deque(maxlen=51)
         self._is_late = False
         self._largest_count = 1
-        self.made_at: list[str | None] = []  # the lines that had Keras make a training function
 
     def input_begins(self) -> None:
         """The script asks for input: the step of that input begins here."""
@@ -342,7 +341,6 @@ class StepWindow:
             "cut_steps": [call.number for call in self.calls if call.error],
             "steps_per_call": sorted({call.count for call in self.calls}),
             "calls": [asdict(call) | {"begun_ns": call.begun_ns or None} for call in self.calls],
-            "made_at": [*filter(None, self.made_at)],
             "evaluations": [asdict(evaluation) for evaluation in self.evaluations],
         }
 

@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.base.location import Location
-from traceview.base.record import DeviceKey, FunctionName, RecordedCount, SourceLine, one_of
+from traceview.base.record import DeviceKey, FunctionName, RecordedCount, one_of
 from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_NS
 from traceview.trace.sidecar.environment import (
@@ -355,14 +355,13 @@ class RecordedWindow(Struct, frozen=True):
     """The steps of the window.
 
     `edge_steps`: recorded beside the requested ones. `cut_steps`: ended by an exception. `steps_per_call`: the numbers of steps that
-    a call with one marker made. `evaluations`: what ran between steps. `made_at`: lines that had Keras make a training function.
+    a call with one marker made. `evaluations`: what ran between steps.
     """
 
     edge_steps: tuple[RecordedCount, ...] = ()
     cut_steps: tuple[RecordedCount, ...] = ()
     steps_per_call: tuple[RecordedCount, ...] = ()
     evaluations: tuple[RecordedEvaluation, ...] = ()
-    made_at: tuple[SourceLine, ...] = ()
 
 
 class ClockReading(Struct, frozen=True):
@@ -390,7 +389,6 @@ class GraphValues(Struct, frozen=True):
     combine all pairs of rows number by number, which are then summed. `dropped_ops`: products of which slices keep `kept_percent` at
     most. `apart_ops`: gradients of a matrix that are made for each part of the batch and then summed.
     `copied_ops`: products with rows that were repeated, of which `copied_percent` or more is the same again. `same_batch`: the replicas that read the same batch, each all of it.
-    `untrained_percent`: the ops that train nothing, of all that take time to dispatch.
     `makes_batches`: other functions that give tensors of a kind that a step takes and does not give itself.
     `lines`: of the script, each once. `line_of`: which of them made each op, or, where a name ends with a slash, all ops of a
     scope; None where ops of several functions have the name. `flops`: the floating-point operations of each product of
@@ -421,7 +419,6 @@ class GraphValues(Struct, frozen=True):
     line_of: Mapping[str, RecordedCount | None] = {}
     flops: Mapping[str, RecordedCount] = {}
     layers: tuple[str, ...] = ()
-    untrained_percent: RecordedCount | None = None
 
 
 class CompiledFor(Struct, frozen=True):
