@@ -112,8 +112,8 @@ def strip_lines_of(*strips: UtilizationStrip, width: int = 80) -> list[str]:
 @pytest.mark.parametrize(
     ("parts", "character"),
     [
-        ({"compute": 25}, "█"),
-        ({"compute": 24}, "·"),
+        ({"compute": 50}, "█"),
+        ({"compute": 49}, "·"),
         ({"compute": 20, "collective": 41}, "▒"),
         ({"copy": 60, "compute": 40}, "≡"),
         ({}, "·"),

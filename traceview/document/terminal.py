@@ -277,19 +277,14 @@ def strip_lines(page: Page, block: Strips) -> None:
     page.facts(legend, between="   ")
 
 
-_BUSY_FROM: Final = 0.25
-"""Of the time of a character: where less of it is busy, it is idle."""
-
-
 def _look_of(strip: UtilizationStrip, place: int, length: int) -> Look:
-    """What the busy part mostly is of the slices that a character of a strip stands for."""
+    """What takes most of the slices that a character of a strip stands for."""
     count = len(strip.idle_ps)
     slices = slice(place * count // length, (place + 1) * count // length)
     parts = {
         "compute": sum(strip.compute_ps[slices]),
         "collective": sum(strip.collective_ps[slices]),
         "copies": sum(strip.copy_ps[slices]),
+        "idle": sum(strip.idle_ps[slices]),
     }
-    busy, idle = sum(parts.values()), sum(strip.idle_ps[slices])
-    is_busy = busy and busy >= _BUSY_FROM * (busy + idle)
-    return PARTS[max(parts, key=parts.__getitem__) if is_busy else "idle"]
+    return PARTS[max(parts, key=parts.__getitem__)]
