@@ -202,11 +202,10 @@ class Finding(Struct, frozen=True):
 
 
 class Findings(Struct, frozen=True):
-    """Findings with their explanation, evidence and advice; `hidden_count` more have no room, and `rest` prints them."""
+    """Findings with their explanation, evidence and advice; `hidden_count` more have no room."""
 
     findings: tuple[Finding, ...]
     hidden_count: int = 0
-    rest: str = ""
 
 
 Block: TypeAlias = Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings
@@ -216,7 +215,8 @@ Block: TypeAlias = Table | Facts | Notes | Remark | Subheading | Strips | Timeli
 class Section(Struct, frozen=True):
     """A part of a document.
 
-    `lead`: its answer in a sentence. `is_folded`: one of many, opened on request where a format can do that.
+    `lead`: its answer in a sentence. `is_folded`: one of many, opened on
+    request where a format can do that. `command`: prints it where a document has no room for it.
     """
 
     id: str
@@ -224,6 +224,7 @@ class Section(Struct, frozen=True):
     blocks: tuple[Block, ...]
     lead: Sentence = ""
     is_folded: bool = True
+    command: str = ""
 
     @property
     def is_empty(self) -> bool:

@@ -60,13 +60,13 @@ def add_section(page: Page, section: doc.Section) -> None:
             hidden |= dict.fromkeys(headings)
             needed = max(needed, width)
         else:
-            _add_block(page, block)
+            _add_block(page, block, section.command)
     if hidden:
         names = ", ".join(hidden)
         page.remark(f"Not shown at {page.width} columns: {names}; --width {needed} shows all.")
 
 
-def _add_block(page: Page, block: doc.Block) -> None:
+def _add_block(page: Page, block: doc.Block, command: str) -> None:
     if isinstance(block, doc.Facts):
         page.facts(block.items)
     elif isinstance(block, doc.Notes):
@@ -79,7 +79,7 @@ def _add_block(page: Page, block: doc.Block) -> None:
     elif isinstance(block, doc.Strips):
         strip_lines(page, block)
     elif isinstance(block, doc.Findings):
-        _add_findings(page, block)
+        _add_findings(page, block, command)
     elif not isinstance(block, doc.Timeline):
         raise TypeError(block)
 
@@ -87,7 +87,7 @@ def _add_block(page: Page, block: doc.Block) -> None:
 # Findings
 
 
-def _add_findings(page: Page, block: doc.Findings) -> None:
+def _add_findings(page: Page, block: doc.Findings, command: str) -> None:
     """The first in full; of the others, what is wrong."""
     for place, finding in enumerate(block.findings[: WHOLE_FINDINGS + SHORT_FINDINGS]):
         if place <= WHOLE_FINDINGS and place:
@@ -99,9 +99,9 @@ def _add_findings(page: Page, block: doc.Findings) -> None:
     shown_count = WHOLE_FINDINGS + SHORT_FINDINGS
     hidden_count = max(len(block.findings) - shown_count, 0) + block.hidden_count
     if hidden_count:
-        page.remark(f"{numbers.plural(hidden_count, 'more finding')}:", block.rest)
+        page.remark(f"{numbers.plural(hidden_count, 'more finding')}:", command)
     elif len(block.findings) > WHOLE_FINDINGS:
-        page.remark("The evidence of all findings:", block.rest)
+        page.remark("The evidence of all findings:", command)
 
 
 def _add_title(page: Page, finding: doc.Finding) -> None:

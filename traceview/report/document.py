@@ -41,6 +41,7 @@ from traceview.document.vocabulary import (
 )
 from traceview.ledger.states import BY_KEY, State
 from traceview.report.model import (
+    FOLDER,
     PROFILER_FACTOR,
     Report,
     phrases_of_verdict,
@@ -49,6 +50,7 @@ from traceview.report.model import (
     started_ns,
     words_of_part,
 )
+from traceview.report.tables import TABLE_NAMES
 
 
 def explain_list(rules: Iterable[Rule], states: Iterable[Look]) -> doc.Section:
@@ -187,9 +189,7 @@ def findings_section(report: Report, view: View, findings: tuple[doc.Finding, ..
     return doc.Section(
         "findings",
         "Findings",
-        (doc.Findings(shown, len(findings) - len(shown), view.command("show findings")),)
-        if shown
-        else (),
+        (doc.Findings(shown, len(findings) - len(shown)),) if shown else (),
         lead=lead,
     )
 
@@ -313,6 +313,13 @@ def view_of(
 _FIRST: Final = ("timeline", "findings", "devices")
 """On a terminal the findings come before the timeline. The others follow: those of topics with findings in the order of these, then the rest in that of the report."""
 
+_TABLES: Final = {
+    **{name: name for name in ("findings", *TABLE_NAMES)},
+    "idle": "gaps",
+    "transfers": "copies",
+}
+"""By section the table of `traceview show` that has all of it; a folder of reports has every section."""
+
 
 def _sections(
     report: Report, view: View, findings: tuple[doc.Finding, ...]
@@ -330,7 +337,13 @@ def _sections(
     first = [section for id_ in ids for section in every if section.id == id_]
     rest = [section for section in every if section not in first]
     for section in (*first, *rest):
-        yield replace(section, is_folded=section.id not in _FIRST)
+        shown = _TABLES.get(section.id)
+        command = view.command(f"show {shown}" if shown else "report")
+        yield replace(
+            section,
+            is_folded=section.id not in _FIRST,
+            command=command if shown else f"{command} -o {FOLDER}",
+        )
 
 
 _MEANINGS: Final = (
