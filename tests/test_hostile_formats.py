@@ -46,7 +46,7 @@ OWN_TAGS = re.compile(r"</?details>|<summary><b>[\w ,:.]+</b></summary>|</?code>
 
 def on_a_terminal(report: Report, *, color: bool = False) -> str:
     document = document_of(report, is_brief=True)
-    return screen.render(document, width=80, color=color)
+    return screen.render(document, width=80, color=color, most_lines=10**6)
 
 
 FORMS: dict[str, Callable[[Report], str]] = {

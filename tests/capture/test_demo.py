@@ -19,6 +19,18 @@ from traceview.demo.run import Slowdown, demo_command
 WINDOW = StepRange(10, 15)
 
 
+@pytest.mark.parametrize(
+    ("chosen", "names"),
+    [
+        ([Slowdown.retrace, Slowdown.input, Slowdown.launch], "launch and retrace"),
+        ([Slowdown.straggler, Slowdown.one_gpu], "one-gpu and straggler"),
+    ],
+)
+def test_slowdowns_that_exclude_each_other(chosen: list[Slowdown], names: str) -> None:
+    with pytest.raises(UsageError, match=f"{names} cannot be combined"):
+        demo_command(WINDOW.last, None, chosen)
+
+
 def test_the_command_runs_two_steps_more_and_a_slowdown_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -122,5 +122,5 @@ def test_steps_of_two_workers_are_those_of_one_and_the_others_are_mentioned(tmp_
     (count,) = re.findall(r"meanwhile other threads called train_step (\d+) times", err)
     assert int(count) > 1
     document = document_of(traceview.analyze(captured))
-    page = " ".join(terminal.render(document, width=200, color=False).split())
+    page = " ".join(terminal.render(document, width=200, color=False, most_lines=10**6).split())
     assert "The steps here are those of one worker" in page

@@ -113,18 +113,24 @@ def strip_lines_of(*strips: UtilizationStrip, width: int = 80) -> list[str]:
     ("parts", "character"),
     [
         ({"compute": 50}, "█"),
-        ({"compute": 49}, "·"),
-        ({"compute": 20, "collective": 41}, "▒"),
+        ({"compute": 49}, "▂"),
+        ({"compute": 20, "collective": 40}, "▒"),
+        ({"compute": 20, "collective": 21}, "░"),
         ({"copy": 60, "compute": 40}, "≡"),
+        ({"copy": 1}, "─"),
         ({}, "·"),
     ],
 )
-def test_a_character_shows_what_a_slice_is_mostly(parts: dict[str, int], character: str) -> None:
+def test_a_character_shows_what_a_slice_is_mostly_and_how_full(
+    parts: dict[str, int], character: str
+) -> None:
+    is_thin = 0 < sum(parts.values()) < 50
     axis, strip, legend = strip_lines_of(alike(**parts))
-    assert axis == f"       0{'24.0 ns':>72}"
-    assert strip == f"GPU:0  {character * 73}"
+    assert axis == f"       0{'24.0 ns':>59}"
+    assert strip == f"GPU:0  {character * 60}"
     assert legend.startswith(f"{character} ")
     assert legend.count(character) == 1
+    assert ("less than half busy" in legend) == is_thin
 
 
 # The first screen

@@ -29,15 +29,27 @@ class Slowdown(str, Enum):
 _SCRIPT: Final = Path(__file__).with_name("training.py")
 _STEPS_AFTER: Final = 2
 """The edge step after the window, and one more."""
+_EXCLUDED: Final = {
+    (Slowdown.launch, Slowdown.retrace): "without a tf.function nothing is traced",
+    (
+        Slowdown.launch,
+        Slowdown.one_gpu,
+    ): "without a strategy, single ops are not recognized as a step",
+    (Slowdown.one_gpu, Slowdown.straggler): "a single device cannot be a straggler",
+}
 
 
 def demo_command(last: int, devices: int | None, slowdowns: Iterable[Slowdown]) -> list[str]:
     """The command that trains a small model on the GPUs, or without GPUs on logical CPU devices.
 
     It runs past step `last`. `devices`: how many, by default all GPUs, or 2 logical devices. `slowdowns`:
-    how to slow it down. Raises `UsageError` where TensorFlow is missing.
+    how to slow it down. Raises `UsageError` where TensorFlow is missing or slowdowns exclude each other.
     """
     chosen = list(dict.fromkeys(slowdowns))
+    for pair, reason in _EXCLUDED.items():
+        if set(pair) <= set(chosen):
+            names = " and ".join(slowdown.value for slowdown in pair)
+            raise UsageError(f"--slowdown {names} cannot be combined: {reason}")
     if find_spec("tensorflow") is None:
         raise UsageError(
             "--demo needs TensorFlow, which is not installed",

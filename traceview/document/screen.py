@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import fsum
 from typing import Final
 
@@ -29,6 +30,7 @@ FEW_LINES: Final = 23
 """A terminal of 24 lines shows them with the prompt below."""
 
 MOST_LINES: Final = 39
+MOST_FULL_LINES: Final = 120
 
 _LEAST_RATIO: Final = 0.005
 """A smaller part of a step is not named beside its bar."""
@@ -52,20 +54,27 @@ _LEAST_REST_RATIO: Final = 0.001
 class _Room(Struct, frozen=True):
     """How much is shown: findings; lines of numbers; whether empty lines set parts apart; lines of what to do, None for all.
 
-    `has_large_parts`: parts that are large have a number, on further lines if those of numbers are too few.
+    `gaps`: 2 between few parts only. `has_large_parts`: parts that are large have a number, on further lines if those of
+    numbers are too few.
     """
 
     findings: int
     number_lines: int = 2
     action_lines: int | None = None
-    has_gaps: bool = True
+    gaps: int = 4
     has_large_parts: bool = True
 
 
 _ROOMS: Final = (
-    *(_Room(findings, lines) for findings in (2, 1) for lines in (2, 1)),
-    *(_Room(findings, 1, has_gaps=False) for findings in (1, 0)),
-    *(_Room(0, 1, 1, has_gaps=False, has_large_parts=large) for large in (True, False)),
+    _Room(2),
+    _Room(2, gaps=2),
+    _Room(2, number_lines=1),
+    _Room(1),
+    _Room(1, number_lines=1),
+    _Room(1, number_lines=1, gaps=2),
+    *(_Room(count, number_lines=1, gaps=0) for count in (1, 0)),
+    _Room(0, number_lines=1, gaps=0, action_lines=1),
+    _Room(0, number_lines=1, gaps=0, action_lines=1, has_large_parts=False),
 )
 """From the roomiest to the tightest: the answer and the devices come before further findings."""
 
@@ -86,8 +95,14 @@ def render_screen(screen: doc.Summary, *, width: int, color: bool) -> str:
     return page.render()
 
 
-def render(document: doc.Document, *, width: int, color: bool) -> str:
-    """The whole document, what matters most first.
+def render(
+    document: doc.Document,
+    *,
+    width: int,
+    color: bool,
+    most_lines: int = MOST_FULL_LINES,
+) -> str:
+    """The whole document in `most_lines`: what matters most first, then the commands that print what has no room.
 
     Other arguments as for `render_screen`; a table may be as wide as the terminal.
     """
@@ -97,21 +112,44 @@ def render(document: doc.Document, *, width: int, color: bool) -> str:
     _add_trust(page, document.summary, 2)
     for remark in document.summary.remarks:
         page.remark(remark)
-    for section in document.sections:
-        add_section(page, section)
+    sections = [section for section in document.sections if not section.is_empty]
+    about = [section for section in sections if section.id == "about"]
+    left_out = [section for section in sections if section not in about]
+    for section in left_out.copy():
+        trial = page.copy()
+        add_section(trial, section)
+        rest = [other for other in left_out if other is not section]
+        end = trial.copy()
+        _add_end(end, rest, about)
+        if end.line_count <= most_lines:
+            page, left_out = trial, rest
+    _add_end(page, left_out, about)
     return page.render()
+
+
+def _add_end(page: Page, left_out: Sequence[doc.Section], about: Sequence[doc.Section]) -> None:
+    """The commands that print sections, and what was recorded."""
+    by_command: dict[str, list[str]] = {}
+    for section in left_out:
+        by_command.setdefault(section.command, []).append(section.title)
+    if by_command:
+        page.heading("More")
+    for command, titles in by_command.items():
+        _add_command(page, f"{', '.join(titles)}:", command)
+    for section in about:
+        add_section(page, section)
 
 
 def _add_screen(page: Page, screen: doc.Summary, room: _Room) -> None:
     _add_head(page, screen, room)
     shown = screen.findings[: room.findings]
-    if shown and room.has_gaps:
+    if shown and room.gaps > 2:
         page.gap()
     for finding in shown:
         _add_finding(page, finding, room)
-    if room.has_gaps:
+    if room.gaps > 2:
         page.gap()
-    _add_trust(page, screen, 2 if room.has_gaps else 1)
+    _add_trust(page, screen, 2 if room.gaps else 1)
     hidden_count = screen.hidden_count + len(screen.findings) - len(shown)
     if screen.next_command:
         _add_command(page, "Next:", screen.next_command)
@@ -122,7 +160,7 @@ def _add_screen(page: Page, screen: doc.Summary, room: _Room) -> None:
 def _add_head(page: Page, screen: doc.Summary, room: _Room) -> None:
     """Add the recorded run on one line, the answer with what to do, and a bar per device."""
     page.facts(screen.captured, most_lines=1)
-    if room.has_gaps:
+    if room.gaps:
         page.gap()
     label = _severity(page, screen.label) if screen.label else None
     page.prose(
@@ -133,10 +171,10 @@ def _add_head(page: Page, screen: doc.Summary, room: _Room) -> None:
     )
     if screen.action:
         page.prose(screen.action, indent=_GAP, most_lines=room.action_lines)
-    if room.has_gaps:
+    if room.gaps:
         page.gap()
     add_anatomy(page, screen, room.number_lines, has_large_parts=room.has_large_parts)
-    if screen.compute and room.has_gaps:
+    if screen.compute and room.gaps:
         page.facts(screen.compute, most_lines=2)
 
 

@@ -13,7 +13,7 @@ from traceview.document import numbers
 from traceview.document.columns import cell_texts
 from traceview.document.figures import UtilizationStrip
 from traceview.document.model import Strips
-from traceview.document.page import Page, Text, legend_entry
+from traceview.document.page import Page, Text, joined, legend_entry
 from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import PARTS, Look
 
@@ -249,42 +249,83 @@ NARROWEST_STRIP: Final = 20
 """Fewer characters than this show nothing worth the line."""
 
 _WIDEST_NAME: Final = 28
+_MOSTLY_BUSY: Final = 0.5
+"""From this share of a slice on its character is the full one."""
+
+_THIN: Final = "less than half busy"
+"""Meaning of the second character."""
+
+_CHARACTERS: Final = {
+    "compute": ("█", "▂"),
+    "collective": ("▒", "░"),
+    "copies": ("≡", "─"),
+    "idle": ("·", "·"),
+}
+"""By what the busy part of a slice mostly is: the character of one that is busy for half of it or more, and of another one."""
 
 
 def strip_lines(page: Page, block: Strips) -> None:
-    """Add a strip per device below an axis, and the legend."""
+    """Add a strip per device below an axis, and the legend; nothing where a page is too narrow."""
     by_device = {strip.device: strip for strip in block.strips.devices}
     drawn = [by_device[device] for device in block.devices if device in by_device]
-    if not drawn:
-        return
     widest = min(_WIDEST_NAME, page.width - NARROWEST_STRIP - GAP)
     names = [page.middle(strip.device, widest) for strip in drawn]
-    name_width = max(map(cell_len, names))
-    length = min(block.strips.slice_count, page.width - name_width - GAP)
+    name_width = max(map(cell_len, names), default=0)
+    length = _fitting_length(block.strips.slice_count, page.width - name_width - GAP)
+    if not drawn or not length:
+        return
     lengths = {strip.end_ps - strip.start_ps for strip in drawn}
-    if len(lengths) == 1:
-        axis = f"0{sanitize(numbers.time(lengths.pop())).rjust(length - 1)}"
+    window_ps = lengths.pop() if len(lengths) == 1 else None
+    if window_ps is not None:
+        axis = f"0{sanitize(numbers.time(window_ps)).rjust(length - 1)}"
         page.line(" " * (name_width + GAP), page.styled(axis, "dim"))
     used: set[str] = set()
     for name, strip in zip(names, drawn, strict=True):
-        looks = [_look_of(strip, place, length) for place in range(length)]
-        used |= {look.key for look in looks}
+        line = _strip(strip, length)
+        used |= set(line.plain)
         blank = " " * (name_width - cell_len(name) + GAP)
-        line = Text(tuple((look.letter, look.ink) for look in looks))
         page.line(Text.of(name, "bold"), blank, line)
-    shown = [look for look in PARTS.values() if look.key in used]
-    legend = (legend_entry(look.letter, look.ink, look.words) for look in shown)
-    page.facts(legend, between="   ")
+    page.facts(_strip_legend(page, used, window_ps // length if window_ps else None), between="   ")
 
 
-def _look_of(strip: UtilizationStrip, place: int, length: int) -> Look:
-    """What takes most of the slices that a character of a strip stands for."""
-    count = len(strip.idle_ps)
-    slices = slice(place * count // length, (place + 1) * count // length)
+def _fitting_length(slice_count: int, width: int) -> int:
+    """The most characters within `width` that stand for equally many slices each; 0 if hardly any."""
+    lengths = [n for n in range(NARROWEST_STRIP, width + 1) if slice_count and slice_count % n == 0]
+    return max(lengths, default=0)
+
+
+def _strip(strip: UtilizationStrip, length: int) -> Text:
+    per = len(strip.idle_ps) // length
+    parts = []
+    for begin in range(0, per * length, per):
+        part, share = _busiest(strip, slice(begin, begin + per))
+        parts.append((_CHARACTERS[part][share < _MOSTLY_BUSY], PARTS[part].ink))
+    return Text(tuple(parts))
+
+
+def _busiest(strip: UtilizationStrip, slices: slice) -> tuple[str, float]:
     parts = {
         "compute": sum(strip.compute_ps[slices]),
         "collective": sum(strip.collective_ps[slices]),
         "copies": sum(strip.copy_ps[slices]),
-        "idle": sum(strip.idle_ps[slices]),
     }
-    return PARTS[max(parts, key=parts.__getitem__)]
+    busy = sum(parts.values())
+    if busy == 0:
+        return "idle", 1.0
+    return max(parts, key=parts.__getitem__), busy / (busy + sum(strip.idle_ps[slices]))
+
+
+def _strip_legend(page: Page, used: set[str], character_ps: int | None) -> list[Text]:
+    """The legend of the characters in `used`, and how long one of them is."""
+    facts = []
+    for part, (full, thin) in _CHARACTERS.items():
+        look = PARTS[part]
+        if full in used:
+            facts.append(legend_entry(full, look.ink, look.words))
+            if thin in used and thin != full:
+                facts[-1] = joined([facts[-1], legend_entry(thin, look.ink, _THIN)], ", ")
+        elif thin in used:
+            facts.append(legend_entry(thin, look.ink, f"{look.words}, {_THIN}"))
+    if character_ps is not None:
+        facts.append(page.styled(f"one character is {numbers.time(character_ps)}"))
+    return facts

@@ -76,10 +76,10 @@ STATES: Final = _by_key(*map(_state, State))
 
 
 PARTS: Final = _by_key(
-    structs.replace(CLASSES["compute"], letter="█"),
-    structs.replace(CLASSES["collective"], letter="▒"),
-    Look("copies", "copies and fills", "copies", "cyan", "≡", "data was copied or memory filled"),
-    Look("idle", "idle", "idle", "dim", "·", "nothing ran on the device"),
+    structs.replace(CLASSES["compute"], letter="#"),
+    structs.replace(CLASSES["collective"], letter="%"),
+    Look("copies", "copies and fills", "copies", "cyan", "=", "data was copied or memory filled"),
+    Look("idle", "idle", "idle", "dim", ".", "nothing ran on the device"),
 )
 """Parts of a window, where there is no room for every class."""
 

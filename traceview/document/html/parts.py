@@ -154,9 +154,9 @@ _MOST_NUMBERS: Final = 20
 
 
 class ChartBar(Struct, frozen=True):
-    """A step, or of many the longest of a few, as a bar; what it takes longer stands out.
+    """A step, or of many a few, as a bar as high as their mean; what slow ones take longer stands out.
 
-    `height`, `excess`: shares of the chart and of the bar. `cause`: of the excess, None of a step that is not slow.
+    `height`, `excess`: shares of the chart and of the bar. `cause`: of the excess, None where no step is slow.
     `number`: below the bar, None for most of many.
     """
 
@@ -174,18 +174,20 @@ def steps_per_bar(figure: StepTimes) -> int:
 
 
 def bars(figure: StepTimes) -> Iterator[ChartBar]:
-    """A bar per step; of many, a bar per longest of a few."""
+    """A bar per step; of many, a bar per few steps."""
     size, most_ps = steps_per_bar(figure), highest_ps(figure)
     groups = [figure.bars[place : place + size] for place in range(0, len(figure.bars), size)]
     every = -(-len(groups) // _MOST_NUMBERS)
     for place, group in enumerate(groups):
-        longest = max(group, key=lambda bar: bar.duration_ps)
+        longest = max(group, key=lambda bar: (bar.excess_ps, bar.duration_ps))
+        whole_ps = sum(bar.duration_ps for bar in group)
+        excess_ps = sum(bar.excess_ps for bar in group)
         yield ChartBar(
             longest=longest,
             title=_title(group, longest),
-            height=longest.duration_ps / most_ps,
-            excess=longest.excess_ps / (longest.duration_ps or 1),
-            cause=(longest.cause or STATES["unknown"]) if longest.excess_ps else None,
+            height=whole_ps / len(group) / most_ps,
+            excess=excess_ps / (whole_ps or 1),
+            cause=(longest.cause or STATES["unknown"]) if excess_ps else None,
             number=None if place % every else group[0].number,
         )
 
