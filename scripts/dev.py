@@ -6,6 +6,7 @@
     python3 scripts/dev.py test [-- ARGS]   the tests, without TensorFlow; ARGS go to pytest
     python3 scripts/dev.py lint             ruff and mypy
     python3 scripts/dev.py check [-- ARGS]  all that CI runs; ARGS go to the pytest of its last stage
+    python3 scripts/dev.py bench [-- ARGS]  scripts/bench.py
 
 Environments are made on first use in .venv (and .venv-tensorflow), and made anew when what they were made from
 has changed. This file parses on older Pythons, so that they can say what is missing.
@@ -257,6 +258,11 @@ def lint(_: list[str]) -> None:
     run([MAIN.python, "-m", "mypy"])
 
 
+def bench(arguments: list[str]) -> None:
+    MAIN.ready("scripts")
+    run([MAIN.python, "-m", "scripts.bench", *arguments])
+
+
 def check(arguments: list[str]) -> None:
     """Every stage runs, whatever became of those before it; the tests come last, and so does their summary."""
     stages: list[tuple[str, Callable[[], None]]] = [
@@ -426,8 +432,9 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "test": test,
     "lint": lint,
     "check": check,
+    "bench": bench,
 }
-TAKE_ARGUMENTS = ("check", "demo", "test")
+TAKE_ARGUMENTS = ("bench", "check", "demo", "test")
 
 
 def main(arguments: list[str]) -> int:

@@ -190,6 +190,11 @@ def wide_tables(page: Page) -> list[str]:
     return wide
 
 
+@pytest.mark.parametrize("name", ["full", "bare", "many"])
+def test_no_table_is_wider_than_the_page(page_of: PageOf, name: str) -> None:
+    assert wide_tables(page_of(page_with(DOCUMENTS[name]), width=1280)) == []
+
+
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
 def test_pages_of_recorded_gpu_runs_can_be_read(
@@ -268,6 +273,14 @@ def test_printing(page_of: PageOf) -> None:
     assert page.locator("#gap-1").is_visible()
 
 
+def test_a_phone_shows_the_headline_first(page_of: PageOf) -> None:
+    page = page_of(page_with(full_document()), width=390)
+    box = page.locator("h1").bounding_box()
+    assert box is not None
+    assert box["y"] < 120
+    assert page.locator(".contents").is_hidden()
+
+
 def test_without_javascript(page_of: PageOf) -> None:
     page = page_of(page_with(full_document()), has_javascript=False)
     for selector in ("h1", "#anatomy", "#command", "#finding-3", "#devices table"):
@@ -277,3 +290,16 @@ def test_without_javascript(page_of: PageOf) -> None:
     for selector in ("#theme", "[data-copy]", ".filter"):
         for element in page.locator(selector).all():
             assert element.is_hidden()
+
+
+def test_the_keyboard_reaches_everything(page_of: PageOf) -> None:
+    page = page_of(page_with(full_document()))
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the report"
+    page.keyboard.press("Enter")
+    wait_until(page, "location.hash === '#main'")
+    page.keyboard.press("Tab")
+    outline = "getComputedStyle(document.activeElement).outlineStyle"
+    assert page.evaluate(outline) != "none"
+    boxes = page.locator(".scroll")
+    assert {box.get_attribute("tabindex") for box in boxes.all()} == {"0"}

@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 from rich.cells import cell_len
 
 from traceview.base.text import lazy_pattern
@@ -131,6 +131,10 @@ class Page(Struct):
 
     def __post_init__(self) -> None:
         self.width = max(self.width, NARROWEST)
+
+    def copy(self) -> Page:
+        """A page that begins with the lines of this one."""
+        return structs.replace(self, _lines=list(self._lines))
 
     @property
     def line_count(self) -> int:

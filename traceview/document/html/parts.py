@@ -154,12 +154,13 @@ _MOST_NUMBERS: Final = 20
 
 
 class ChartBar(Struct, frozen=True):
-    """A step, or of many a few, as a bar as high as their mean; what slow ones take longer stands out.
+    """Steps that are all slow, or none is, as a bar as high as their mean; what slow ones take longer stands out.
 
-    `height`, `excess`: shares of the chart and of the bar. `cause`: of the excess, None where no step is slow.
+    `height`, `excess`: shares of the chart and of the bar. `cause`: of the excess, None of those that are not slow.
     `number`: below the bar, None for most of many.
     """
 
+    count: int
     longest: StepBar
     title: str
     height: float
@@ -174,22 +175,32 @@ def steps_per_bar(figure: StepTimes) -> int:
 
 
 def bars(figure: StepTimes) -> Iterator[ChartBar]:
-    """A bar per step; of many, a bar per few steps."""
-    size, most_ps = steps_per_bar(figure), highest_ps(figure)
+    """A bar per step; of many, a bar per few steps in which slow ones take their share of its width."""
+    size = steps_per_bar(figure)
     groups = [figure.bars[place : place + size] for place in range(0, len(figure.bars), size)]
     every = -(-len(groups) // _MOST_NUMBERS)
+    most_ps = highest_ps(figure)
     for place, group in enumerate(groups):
-        longest = max(group, key=lambda bar: (bar.excess_ps, bar.duration_ps))
-        whole_ps = sum(bar.duration_ps for bar in group)
-        excess_ps = sum(bar.excess_ps for bar in group)
-        yield ChartBar(
-            longest=longest,
-            title=_title(group, longest),
-            height=whole_ps / len(group) / most_ps,
-            excess=excess_ps / (whole_ps or 1),
-            cause=(longest.cause or STATES["unknown"]) if excess_ps else None,
-            number=None if place % every else group[0].number,
-        )
+        number = None if place % every else group[0].number
+        for is_slow in (False, True):
+            same = [bar for bar in group if bool(bar.excess_ps) == is_slow]
+            if same:
+                yield _bar(same, most_ps, number)
+                number = None
+
+
+def _bar(same: Sequence[StepBar], most_ps: int, number: int | None) -> ChartBar:
+    longest = max(same, key=lambda bar: bar.duration_ps)
+    whole_ps, excess_ps = sum(bar.duration_ps for bar in same), sum(bar.excess_ps for bar in same)
+    return ChartBar(
+        count=len(same),
+        longest=longest,
+        title=_title(same, longest),
+        height=whole_ps / len(same) / most_ps,
+        excess=excess_ps / (whole_ps or 1),
+        cause=(longest.cause or STATES["unknown"]) if excess_ps else None,
+        number=number,
+    )
 
 
 def highest_ps(figure: StepTimes) -> int:
@@ -205,5 +216,6 @@ def _title(bars: Sequence[StepBar], longest: StepBar) -> str:
     if longest.look.key != "train":
         title += f"; {longest.look.words}"
     if len(bars) > 1:
-        title = f"{len(bars)} steps, {bars[0].number} to {bars[-1].number}; longest: {title}"
+        which = "slow steps" if longest.excess_ps else "steps"
+        title = f"{len(bars)} {which} of {bars[0].number} to {bars[-1].number}; longest: {title}"
     return title
