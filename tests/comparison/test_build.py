@@ -28,8 +28,10 @@ from traceview.comparison.document import screen_of
 from traceview.comparison.model import (
     DeviceDifference,
     DeviceState,
+    FindingDifference,
     StateDifference,
     StepDifference,
+    WorkDifference,
 )
 from traceview.comparison.noise import RunSpread
 from traceview.comparison.sides import capture_steps, finding_differences
@@ -146,8 +148,10 @@ def test_captures_of_a_side_have_to_be_alike() -> None:
 def test_runs_with_few_ops_in_common_do_different_work() -> None:
     convolutions = ops(*(op(f"conv_{name}_1", ps=MS) for name in "abcdef"), op("loss", ps=9))
     products = ops(*(op(f"dense_{name}", ps=MS) for name in "abcdefghi"), op("loss", ps=9))
-    comparison = compare([convolutions], [of_run(products, "other")])
-    verdict = comparison.verdict
+    # Of as many parameters it is one model, whatever compiled it.
+    assert "different work" not in compare([convolutions], [of_run(products, "jit")]).verdict
+    unknown = replace(products, results=replace(products.results, environment=None))
+    verdict = compare([convolutions], [of_run(unknown, "other")]).verdict
     assert verdict.startswith("The runs do different work (1 of 16 kinds of ops in common), so")
     # A model that was built again has other numbers in its names, and a slow op more is no other work.
     again = ops(*(op(f"conv_{name}_7", ps=MS) for name in "abcdef"), op("loss", ps=9))
@@ -504,6 +508,34 @@ def reasons(*states_ms: tuple[str, float], **changes: Any) -> str:
     states = tuple(state(key, round(ms * MS), "slower") for key, ms in states_ms)
     parts = {"step": step, "states": states, "devices": (), "parts": (), "ops": ()} | changes
     return verdict_of(replace(comparison, **parts)).partition("because ")[2]
+
+
+def test_a_finding_is_the_reason_of_what_its_states_differ() -> None:
+    loops = FindingDifference(
+        code="loop-bound",
+        status="came",
+        title="GPU:0 spends 30.0 of 90.0 ms (33%) in loops",
+        clause="GPU:0 spends 29.0 ms more in loops",
+        states=("compute", "host_ops"),
+        before_ps=None,
+        after_ps=29 * MS,
+    )
+    states = ("host_ops", 20), ("compute", 11), ("input", 10)
+    words = reasons(*states, findings=(loops,))
+    assert words == f"{loops.clause}, and the devices wait 10.0 ms more for input"
+    # Too little of the difference: the states say it.
+    less = replace(loops, after_ps=9 * MS)
+    assert "in loops" not in reasons(*states, findings=(less,))
+
+
+def test_layers_that_are_alike_are_one_reason() -> None:
+    layers = "net/attention/query", "net/attention/key", "net/attention_1/query", "net/dense"
+    parts = tuple(
+        WorkDifference("slower", 0, ps * MS, 1.0, 1.0, ps * MS, ps * MS, layer, None)
+        for layer, ps in zip(layers, (12, 10, 14, 3), strict=True)
+    )
+    words = reasons(("compute", 40), parts=parts)
+    assert words == "2 layers net/attention* take 36.0 ms longer"
 
 
 @pytest.mark.parametrize(

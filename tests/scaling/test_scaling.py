@@ -79,7 +79,7 @@ def test_runs_of_different_programs_or_devices_do_not_scale() -> None:
     with pytest.raises(ComparisonError, match="model of GPU V100 → A100"):
         scaled_runs((*WEAK[:2], run(8, 800, model="A100", compute=60)))
     runs = [
-        replace(made, results=replace(made.results, op_steps=of.results.op_steps))
+        replace(made, results=replace(made.results, op_steps=of.results.op_steps, environment=None))
         for made, of in (
             (WEAK[1], ops(*(op(f"conv_{name}", ps=MS) for name in "abcdef"))),
             (WEAK[0], ops(*(op(f"dense_{name}", ps=MS) for name in "abcdef"))),
