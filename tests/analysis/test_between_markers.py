@@ -53,22 +53,20 @@ def test_python_around_a_save_is_the_save(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("events", "lost"),
+    ("events", "title"),
     [
-        ((RESTORE, TRACED), "15.0 of 56.2 ms (27%)"),
-        ((RESTORE,), "15.0 of 56.2 ms (27%)"),
+        ((RESTORE, TRACED), "15.0 of 56.2 ms (27%) to restore variables"),
+        ((RESTORE,), "15.0 of 56.2 ms (27%) to restore variables"),
         # What was traced before has nothing to do with it, nor has a save.
-        ((TRACED, RESTORE), "12.5 of 56.2 ms (22%)"),
-        ((SAVE, TRACED), "12.5 of 56.2 ms (22%)"),
+        ((TRACED, RESTORE), "12.5 of 56.2 ms (22%) to restore variables"),
+        ((SAVE, TRACED), "12.5 of 56.2 ms (22%) for checkpoints"),
     ],
 )
 def test_what_is_traced_of_what_was_restored_is_part_of_that(
-    events: tuple[str, ...], lost: str, tmp_path: Path
+    events: tuple[str, ...], title: str, tmp_path: Path
 ) -> None:
     found = findings_of(tmp_path, run_of(8, events, long_after=(2, 6)))
-    assert found["checkpoint-stall"].title == (
-        f"GPU:0 waits {lost} for checkpoints, in 2 of 8 used steps"
-    )
+    assert found["checkpoint-stall"].title == f"GPU:0 waits {title}, in 2 of 8 used steps"
 
 
 def test_python_elsewhere_is_other_python(tmp_path: Path) -> None:

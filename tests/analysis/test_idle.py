@@ -309,6 +309,20 @@ def test_so_little_between_steps_as_any_loop_takes_is_no_warning(
     assert (finding.severity, finding.confidence) == (severity, confidence)
 
 
+@pytest.mark.parametrize(("restore_ms", "is_restored"), [(21, True), (19, False)])
+def test_what_takes_longer_of_saves_and_restores_is_advised_about(
+    restore_ms: float, is_restored: bool, tmp_path: Path
+) -> None:
+    def fill(step: Step) -> float:
+        step.host("RestoreV2:RestoreV2", 0, restore_ms)
+        step.host("SaveV2:SaveV2", restore_ms, 40)
+        return 40
+
+    finding = found(tmp_path, steps(fill))["checkpoint-stall"]
+    assert finding.action.startswith("Restore less often" if is_restored else "Save less often")
+    assert ("to restore variables" in finding.title) is is_restored
+
+
 @pytest.mark.parametrize(
     ("until_ms", "copies_ms", "is_prepared"),
     [

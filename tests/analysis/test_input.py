@@ -550,20 +550,25 @@ def test_a_pipeline_that_is_debugged_runs_on_one_thread(is_debugged: bool, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("hooks", "draws", "action"),
+    ("hooks", "draws", "said"),
     [
-        ([DETERMINED], True, "Draw from"),
-        ([DETERMINED], False, "End the pipeline with"),
-        ([], True, "End the pipeline with"),
+        (
+            [DETERMINED],
+            True,
+            ": op determinism lets Map make one call at a time in crop, train.py:7",
+        ),
+        ([DETERMINED], False, ": Map is too slow"),
+        ([], True, ": Map is too slow"),
     ],
 )
 def test_with_op_determinism_maps_that_draw_make_one_call_at_a_time(
-    hooks: list[str], draws: bool, action: str, tmp_path: Path
+    hooks: list[str], draws: bool, said: str, tmp_path: Path
 ) -> None:
     function = {"stage": "ParallelMap", "line": "train.py:7 in crop", "draws": draws}
     sidecar = {"tracing": {"hooks": hooks}, "batch": {"branches": [{"functions": [function]}]}}
     bound = bound_of(waiting(40, ("Root", 0, 40), ("Root::Map", 0, 40)), tmp_path, sidecar)
-    assert bound.action.startswith(action)
+    assert bound.title.endswith(f" for input{said}")
+    assert bound.action.startswith("Draw from") is ("determinism" in said)
 
 
 @pytest.mark.parametrize(

@@ -264,18 +264,26 @@ CHECKPOINT_STALL: Final = Rule(
     code="checkpoint-stall",
     states=(State.CHECKPOINT,),
     title="{who:waits/wait} {loss} for checkpoints[ in {line}]" + WHEN,
+    titles={
+        "restored": "{who:waits/wait} {loss} to restore variables[ in {line}]" + WHEN,
+    },
     meaning="Variables are saved or restored inside the window, and training waits for it.",
     starts_at=(
         "{limit} of the GPU time idle for SaveV2, RestoreV2 and similar ops on the launching thread or in the graph that it "
         "runs, for the Python between the same two step markers, and for what is traced between a restore and the next marker"
     ),
-    action="Save or restore less often: `if step % 1000 == 0: checkpoint.save(path)`, or `save_freq` of Keras' `ModelCheckpoint`.",
+    action="Save less often: `if step % 1000 == 0: checkpoint.save(path)`, or `save_freq` of Keras' `ModelCheckpoint`.",
     advice=(
         "In custom loops over `tf.Variable`, `tf.train.CheckpointOptions(enable_async=True)` saves in the background; with "
-        "models of Keras 3 it fails in TensorFlow 2.21. What the loop goes back to can stay in memory, `variable.assign(copy)`; a "
-        "model is loaded once, before the loop."
+        "models of Keras 3 it fails in TensorFlow 2.21."
     ),
-    actions={"jax": "Save less often, or in the background: `orbax.checkpoint.AsyncCheckpointer`."},
+    actions={
+        "jax": "Save less often, or in the background: `orbax.checkpoint.AsyncCheckpointer`.",
+        "restored": (
+            "Restore less often, or keep in memory what the loop goes back to: `variable.assign(copy)`, in one `tf.function` for all.",
+            "Load a model once, before the loop, and keep it: what is loaded has to be built and traced each time.",
+        ),
+    },
     notes=SOME_STEPS,
     example="GPU:0 waits 11.9 of 61.3 ms (19%) for checkpoints",
 )

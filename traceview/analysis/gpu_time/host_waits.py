@@ -11,7 +11,8 @@ import numpy as np
 from traceview.analysis.facts.detours import TRANSFER, copied_results, detour_rows
 from traceview.analysis.facts.dispatch import SMALL_OP_PS, rows_of_keys
 from traceview.analysis.facts.input_supply import DEBUGGED
-from traceview.analysis.facts.selection import step_bounds
+from traceview.analysis.facts.ledger import is_restore
+from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.gpu_time import host_wait_rules as rules
 from traceview.analysis.gpu_time.python_waits import (
     CONVERTS,
@@ -393,9 +394,16 @@ def _count(context: Context, ops: EagerOps, where: str) -> Evidence:
 
 
 def checkpoints(waits: Waits) -> Finding | None:
-    """Saves, and what restores variables."""
+    """Saves and what restores variables, whichever takes longer."""
+    trace, window = waits.context.trace, waits.context.selection.windows[waits.host]
+    events = trace.host_columns
+    rows = trace.named_on(waits.host, lambda name: host_name_kind(name) == HostNameKind.CHECKPOINT)
+    rows = rows[rows_in(events.start_ps[rows], events.end_ps[rows], window)]
+    restores = trace.names.where(events.name[rows], is_restore)
+    length_ps = events.end_ps[rows] - events.start_ps[rows]
+    key = "restored" if 2 * length_ps[restores].sum() > length_ps.sum() else ""
     arguments = line_argument(waits.python(State.CHECKPOINT))
-    return waits.finding(rules.CHECKPOINT_STALL, arguments=arguments)
+    return waits.finding(rules.CHECKPOINT_STALL, arguments=arguments, title=key, action=key)
 
 
 def evaluations(waits: Waits) -> Finding | None:

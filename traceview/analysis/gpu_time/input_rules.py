@@ -213,6 +213,7 @@ INPUT_BOUND: Final = Rule(
         _WAITING: "{who:waits/wait} {loss} for input: a generator waits[ in {line}]",
         _QUEUE: f"{{who:waits/wait}} {{loss}} for input: a generator waits for {OTHERS}[ in {{line}}]",
         "host": "{who:waits/wait} {loss} for input[: {stage} is too slow]",
+        DETERMINED: "{who:waits/wait} {loss} for input: op determinism lets {stage} make one call at a time[, most of it {ops}][ in {line}]",
     },
     meaning="The input pipeline keeps the devices from their work.",
     notes={
@@ -319,7 +320,7 @@ def wait_of_host(context: Context, host: int, wait_ps: int) -> Iterator[Finding]
         loss=loss,
         confidence=("low", FEW_STEPS) if selection.has_few_steps else ("high", ""),
         evidence=tuple(_evidence(context, host, supply)),
-        title=sentences.title if sentences.title == _DROPPED else "host",
+        title=sentences.title if sentences.title in (_DROPPED, DETERMINED) else "host",
         action=action,
         notes=("host", *sentences.notes),
     )
@@ -354,6 +355,11 @@ class _Sentences:
             self.title = _LOCK if keeps_lock else _CORES
         if not self.title and self._is_generator and self._waits:
             self.title = self._waiting
+        if supply and supply.slowest and not self.title and self._is_determined(supply.slowest):
+            self.title = DETERMINED
+            drawn_at = {each.line for each in drawing_functions(context.trace, host)} - {None}
+            if len(drawn_at) == 1 and (at := drawn_at.pop()):
+                self.arguments["line"] = Line(at)
         if supply and supply.slowest and self.title not in (_CORES, _WAITING, _QUEUE):
             self._name_stage(supply, supply.slowest)
         if supply and supply.dropped:
@@ -372,6 +378,16 @@ class _Sentences:
         if takes_cores:
             self._add_cores()
         self._name_what_is_called()
+
+    def _is_determined(self, slowest: InputStage) -> bool:
+        """Whether a map makes one call after the other because it draws random numbers."""
+        trace = self._context.trace
+        is_map = action_for(kind_of(slowest.name)) == "map"
+        return (
+            is_map
+            and is_determined(trace, self._host)
+            and bool(drawing_functions(trace, self._host))
+        )
 
     def _name_what_is_called(self) -> None:
         """Name the function of the stage that is named, and the type of op that takes most of its time."""
@@ -475,16 +491,15 @@ class _Sentences:
 
     def action(self, wait_ratio: float) -> str:
         """The key of what helps most, whose arguments it adds: to work ahead, where that suffices; else to make less."""
-        supply, trace, host = self._supply, self._context.trace, self._host
-        if is_debugged(trace, host):
+        supply = self._supply
+        if is_debugged(self._context.trace, self._host):
             return DEBUGGED
         if "line" in self.arguments and self._python and self._python.works_on == _AUTOGRAPH:
             return _AUTOGRAPH
+        if self.title == DETERMINED:
+            return DETERMINED
         if supply is None or supply.slowest is None:
             return ""
-        is_map = action_for(kind_of(supply.slowest.name)) == "map"
-        if is_map and is_determined(trace, host) and drawing_functions(trace, host):
-            return DETERMINED
         if supply.iterator_count >= _FEWEST_ITERATORS:
             self.arguments["iterators"] = Number(supply.iterator_count, "iterator")
             return _ITERATOR
