@@ -241,7 +241,7 @@ def test_a_gather_for_what_each_device_then_computes(
     kernels = ("ordered", "copy", 1.0), ("gathered", NCCL_NAME, length_ms), ("sums", "kernel", 2.7)
     report = of_program(tmp_path, ("own", "kernel", 20), *kernels)
     found = {row.code: row.title for row in report.findings}.get("repeated-compute", "")
-    assert ("on gathering what each device then computes alike" in found) == is_told
+    assert ("on work that each device repeats after gathering its input" in found) == is_told
 
 
 def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:

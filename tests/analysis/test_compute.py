@@ -248,7 +248,7 @@ def test_what_reads_variables_that_no_graph_changes(
         if each.code in codes | {"batch-work-in-step", "constant-compute"}
     }
     assert found.keys() == codes
-    title = "GPU:0 spends 10.0 of 50.0 ms (20%) on layers that no step changes: Conv2D"
+    title = "GPU:0 spends 10.0 of 50.0 ms (20%) on frozen layers: Conv2D"
     assert found.get("batch-work-in-step", title) == title
 
 

@@ -203,7 +203,7 @@ def test_what_takes_cores_is_told_to_be_made_cheaper(stage: str, tmp_path: Path)
     """In parallel, or by ops of TensorFlow, it would take them as well."""
     finding = found(tmp_path, stage=stage)
     assert finding is not None
-    assert " as the input pipeline takes cores from the step" in finding.title
+    assert " to the input pipeline, which takes its cores" in finding.title
     assert " cheaper" in finding.action
 
 

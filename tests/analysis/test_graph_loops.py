@@ -42,7 +42,7 @@ def found(
 def test_a_loop_costs_its_ops_and_their_dispatch(tmp_path: Path) -> None:
     finding = found(tmp_path)
     assert finding is not None
-    assert "in loops of small ops, 16 turns in a step: " in finding.title
+    assert "in loops of small ops, 16 iterations in a step: " in finding.title
     assert finding.title.startswith("replica:0 spends")
     assert loss_of(finding).ps_per_step == pytest.approx(32 * ms(0.04 + GAP_MS) * 12 / 12, rel=0.1)
 

@@ -505,7 +505,7 @@ def _compute(report: Report) -> Iterator[Sentence]:
         for place, part in enumerate(compute.parts):
             is_made = part.source_line or part.layer
             types = name(plain_type(part.op_type)) if part.op_type and is_made else None
-            of_type = phrase(" (", types, ")") if types else ""
+            of_type = phrase(" (mostly ", types, ")") if types else ""
             share = f"{numbers.percent(part.compute_ratio)} "
             yield phrase("" if place else "most compute: ", share, words_of_part(part), of_type)
 

@@ -482,7 +482,7 @@ def _overlap(result: Balance) -> str:
         return ""
     below = "they run one after another" if result.is_serial else "low"
     return (
-        f"The {_noun(result)}s compute together in {numbers.share(ratio)} of the possible time: "
+        f"The compute of the {_noun(result)}s overlaps in {numbers.share(ratio)} of the possible time: "
         f"{'good' if ratio >= chance else below}; by chance it would be {numbers.share(chance)}."
     )
 

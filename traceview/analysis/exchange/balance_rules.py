@@ -80,8 +80,8 @@ PIPELINE: Final = Rule(
     code="pipeline-bubble",
     title="{who:waits/wait} {loss} for what another device sends[, {line}]",
     meaning=(
-        "A device that receives (`ppermute`, `ncclSendRecv`) cannot go on before the sender has computed that, and before the "
-        "sender's sender. So stages of a pipeline are idle while the first batch has not reached them, and after the last has left."
+        "A device that receives (`ppermute`, `ncclSendRecv`) must wait for its sender, and for the "
+        "sender of that. So stages of a pipeline are idle while the first batch has not reached them, and after the last has left."
     ),
     notes={"batches": "The {sends} of a step are about {batches} on {stages}."},
     # Two stages with 1, 2, 4, 8 micro-batches took 39, 20, 17, 38 ms: each also copies weights (two CPU devices, JAX 0.10).
@@ -124,7 +124,7 @@ SERIAL: Final = Rule(
     titles={"section": "{who:waits/wait} {loss} for a replica in a critical section[, {line}]"},
     meaning=(
         "Each device idles while another one computes, so several are no faster than one. Independent devices would overlap "
-        "far more. Beside each other they would take as long as the one that computes longest, so what this one idles is lost."
+        "far more. In parallel they would take as long as the slowest of them, so the idle time of this one is lost."
     ),
     action="Run the step on all replicas at once: `strategy.run(step, args=(batch,))` inside one `tf.function`.",
     advice=(

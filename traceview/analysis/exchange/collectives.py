@@ -72,8 +72,8 @@ _OWN_ROWS: Final = (
 )
 
 _LESS_ACTIVATIONS: Final = (
-    "Exchange less of them: let a product take the part that its device has, and sum what it makes, `jax.lax.psum`.",
-    "Two products that divide columns, then rows, need one sum. A larger batch does not help: activations grow with it.",
+    "Exchange less: multiply the part that each device has, and sum the partial results, `jax.lax.psum`.",
+    "Split the first matrix by columns and the second by rows: both products need one sum. A larger batch does not help: activations grow with it.",
 )
 
 _ONE_COLLECTIVE: Final = (
@@ -102,8 +102,8 @@ EXPOSED: Final = Rule(
         "one_by_one": "{who:spends/spend} {loss} on what devices send to each other one by one[, {line}]",
     },
     meaning=(
-        "Devices exchange data while they compute nothing. Of each collective the shortest time that any device is in it counts, "
-        "and of a step the waits that a single collective would avoid. Waiting for a late device is counted apart."
+        "Devices exchange data while they compute nothing. Each collective counts with the shortest time that any device spends in it, "
+        "and each step with the waits that a single collective would avoid. Waiting for a late device is counted apart."
     ),
     notes={
         "loop": "The loop makes {count} per step.",

@@ -257,7 +257,7 @@ D2H_COPIES: Final = Rule(
     title="{who:spends/spend} {loss} in DtoH copies[, {ops}][ of {function}][, {line}]",
     meaning="Data is copied to the host while nothing computes.",
     starts_at="{limit} of the GPU time in such copies",
-    action="Copy less, and less often: compute on the device what the host needs of it, `if step % 100 == 0: save(state)`.",
+    action="Copy less, and less often: reduce the data on the device first, `if step % 100 == 0: save(state)`.",
     actions={
         "jax": (
             "Copy less, or keep it on the device; begin early what has to be copied: `array.copy_to_host_async()`.",

@@ -45,7 +45,7 @@ CONVERSIONS: Final = {
 }
 """What lists and arrays cost that the framework converts."""
 
-WHEN: Final = "[, in every {period} step][, in {some} of {used}]"
+WHEN: Final = "[, all in every {period} step][, in {some} of {used}]"
 """Which steps have it, where most have none of it."""
 
 D2H_SYNC: Final = Rule(
@@ -82,7 +82,7 @@ LAUNCH_BOUND: Final = Rule(
     title="{who:waits/wait} {loss} for kernel launches[, {line}]",
     titles={
         "kernels": "{who:spends/spend} {loss} on {count} per step, most shorter than {short}[, {line}]",
-        "small": "The step is small: kernel launches take {loss}[, {line}]",
+        "small": "Kernel launches take {loss}, as in any step of so many kernels[, {line}]",
         **_ONE_BY_ONE,
     },
     meaning=(
@@ -188,7 +188,7 @@ HOST_BOUND: Final = Rule(
     states=(State.HOST_OPS,),
     title="{who:waits/wait} {loss} for host ops[ in {line}]" + ON,
     titles={
-        "small": "The step is small: host ops take {loss}" + ON,
+        "small": "Dispatch takes {loss}, as in any step of so many ops" + ON,
         "many": "{who:waits/wait} {loss} for the dispatch of {count} per step[, most of {line}]"
         + ON,
         **_ONE_BY_ONE,
@@ -214,7 +214,7 @@ HOST_BOUND: Final = Rule(
     starts_at=(
         "{limit} of the GPU time idle while the host dispatches ops, or runs ops of "
         f"{numbers.chosen('_ps', SCHEDULING_OP_PS)} or more that launch nothing and none of which is a cpu-heavy-op. A step that "
-        "loses a fifth or more to it is called small if the loss is at most {call_ps} and {dispatch_ps} per op, or if it is below "
+        "loses a fifth or more to it loses what any step does if the loss is at most {call_ps} and {dispatch_ps} per op, or if it is below "
         "{small_step_ps} without the profiler, on CPU devices with few ops. Without GPUs "
         "{ops_per_step_count} ops per step or more outside of any tf.function are named, and {calls_per_step_count} calls of "
         "jitted functions of JAX"

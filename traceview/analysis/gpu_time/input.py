@@ -161,7 +161,7 @@ def diagnose(context: Context, result: Input | None) -> Iterator[Finding | None]
 TITLE: Final = "Input pipeline"
 WORK: Final = (
     "Time in its calls is added up over all threads, with what a stage waits for there; of a parallel map it is the wait for its "
-    "functions, which run on other threads. Handing over is time in which a stage waits for, or takes, what stages on other threads make."
+    "functions, which run on other threads. Handing over: a stage waits for, or takes, elements of stages on other threads."
 )
 _ASKED_BY: Final = {True: "model", False: "background threads"}
 

@@ -111,8 +111,8 @@ _ACTIONS: Final[dict[str, Advised]] = {
         f"`{DETERMINED}` lets maps with other random ops make one call after the other.",
     ),
     _DRAWN: (
-        "Make the mapped function cheaper, or map whole batches: what it draws at random cannot be kept for the next epoch.",
-        "What comes before that can: `dataset.cache()` behind it, or `dataset.save(path)`. More cores help as well.",
+        "Make the mapped function cheaper, or map whole batches: its random results cannot be cached.",
+        "Stages before it can: `dataset.cache()` after the last of them, or `dataset.save(path)`. More cores help as well.",
     ),
     "map": (
         "Map in parallel: `dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)`.",
@@ -208,7 +208,7 @@ INPUT_BOUND: Final = Rule(
     title="{who:waits/wait} {loss} for input[: {stage} is too slow][, most of it {ops}][ in {line}]",
     titles={
         _LOCK: "{who:loses/lose} {loss} to the input pipeline, whose Python holds the GIL[ in {line}]",
-        _CORES: "{who:loses/lose} {loss} as the input pipeline takes cores from the step[: {stage}][, most of it {ops}][ in {line}]",
+        _CORES: "{who:loses/lose} {loss} to the input pipeline, which takes its cores[: {stage}][, most of it {ops}][ in {line}]",
         _DROPPED: "{who:waits/wait} {loss} for input: {drops} keeps {kept} of {made}",
         _WAITING: "{who:waits/wait} {loss} for input: a generator waits[ in {line}]",
         _QUEUE: f"{{who:waits/wait}} {{loss}} for input: a generator waits for {OTHERS}[ in {{line}}]",
@@ -219,7 +219,7 @@ INPUT_BOUND: Final = Rule(
     notes={
         "late": "The thread that runs the step asks for the next batch and gets it late, and the device has nothing left to run.",
         "stage": (
-            "The calls of {stage} take {work} of the window, without waits for other stages: {share} of those of all stages, "
+            "{stage} itself takes {work} of the window, without waits for other stages, and {share} of the time of all stages, "
             "over all threads."
         ),
         _PREFETCH: "The pipeline does not end with prefetch, so it starts to work only when the model asks.",

@@ -44,7 +44,7 @@ _NO_PYTHON: Final = {
     "queue": "That line waits most of the time for what another thread or process makes.",
     "iterator": "That line makes an iterator of a data set most of the time: it opens all inputs anew.",
     "native": (
-        "That line is in calls of the framework most of the time: they run ops outside of the step, or fetch a value and wait until "
+        "That line mostly calls the framework, to run ops outside of the step, or to fetch a value and wait until "
         "it is computed."
     ),
     "beside": "Meanwhile another thread of the script is in {beside}.",
@@ -112,7 +112,7 @@ _ACTIONS: Final[dict[str, Advised]] = {
             "`restore_best_weights`; one of your own can skip steps: `if batch % 100 == 0: ...`."
         ),
     ),
-    "native": "Let the line ask the framework in every 100th step only: it fetches values, or runs ops and functions.",
+    "native": "Run this line only in every 100th step: it fetches values of the framework, or runs ops and functions.",
 }
 
 
@@ -303,7 +303,7 @@ GARBAGE_COLLECTION: Final = Rule(
         "Python meanwhile."
     ),
     starts_at="{limit} of the GPU time idle for dispatch, launches and Python while Python collects garbage",
-    action="Call `gc.freeze()` once before the loop: collections then skip all that exists by then.",
+    action="Call `gc.freeze()` once before the loop: collections then skip all existing objects.",
     advice="Do not call `gc.collect()` in every step. Objects that are kept, such as logs of each step, make collections more frequent.",
     notes=SOME_STEPS,
     example="GPU:0 waits 14.5 of 57.5 ms (25%) for Python's garbage collector",

@@ -474,7 +474,7 @@ FEW_CORES: Final = Rule(
     code="few-cores",
     title="{who:loses/lose} {loss} because the process may use {usable} of {cores}",
     meaning=(
-        "Threads of the step were ready to run and had no core while others of the machine had nothing to do: ops on the CPU, dispatch "
+        "Threads of the step were ready to run and had no core while other cores of the machine were idle: ops on the CPU, dispatch "
         "and launches took longer. The affinity of the process, or the quota of its container, allows no more."
     ),
     starts_at=(

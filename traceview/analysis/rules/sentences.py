@@ -121,7 +121,7 @@ def _cost(finding: Finding, rule: Rule, time: str) -> str:
     if bound_ps is None:
         return f"{share}; gain per step unknown: {_why_no_gain(finding, loss, rule)}"
     # The path also holds what runs elsewhere for it.
-    more = ", with what waits for it" if bound_ps > _MORE_RATIO * loss.ps_per_step else ""
+    more = ", including what waits for it" if bound_ps > _MORE_RATIO * loss.ps_per_step else ""
     if loss.then_input:
         more = ", and then waits for input"
     return f"{share}; without it a step is about {numbers.time(bound_ps)} shorter{more}"

@@ -429,7 +429,10 @@ def _looped(context: Context) -> Finding | None:
     return LOOPED.of_rows(
         context,
         loops.rows,
-        arguments={**_named(context, ops.types[:1], every), "turns": Number(loops.turns, "turn")},
+        arguments={
+            **_named(context, ops.types[:1], every),
+            "turns": Number(loops.turns, "iteration"),
+        },
         keeps_waiting=True,
         saved_ratio=loops.saved_ratio,
         notes=("xla",) if loops.saved_ratio < 1 else (),

@@ -94,9 +94,7 @@ CONSTANT: Final = _rule(
 BATCH_WORK: Final = _rule(
     code="batch-work-in-step",
     title="{who:spends/spend} {loss} on preparing the batch inside the step[: {ops}][ in {line}]",
-    titles={
-        "frozen": "{who:spends/spend} {loss} on layers that no step changes[: {ops}][ in {line}]"
-    },
+    titles={"frozen": "{who:spends/spend} {loss} on frozen layers[: {ops}][ in {line}]"},
     meaning="These ops read nothing but the batch and constants, so they need not wait for the last step.",
     notes={
         "frozen": "Constants are also variables that no step changes. The data set gives the same examples in each epoch."
@@ -168,7 +166,7 @@ UNTRAINED: Final = _rule(
         "zeros": "{who:spends/spend} {loss} on gradients that are always 0[: {ops}][ in {line}]",
         "random": "{who:spends/spend} {loss} on random numbers that train nothing[: {ops}][ in {line}]",
     },
-    meaning="No update of a trained variable depends on these ops. They report something, or what they compute is not used.",
+    meaning="No update of a trained variable depends on these ops. They only feed metrics, or nothing uses their results.",
     starts_at=(
         "{limit} of the GPU time in ops of step functions on which no update of a trained variable depends, and through which no "
         "gradient was taken, with what other devices wait meanwhile; only of functions with such updates; with gradients that "
@@ -204,7 +202,7 @@ REPEATED: Final = _rule(
     title="{who:spends/spend} {loss} on what each device computes alike[: {ops}][ in {line}]",
     meaning="Each device computes from arrays that all have whole. Divided, each would compute its part.",
     titles={
-        "gathered": "{who:spends/spend} {loss} on gathering what each device then computes alike[: {ops}][ in {line}]",
+        "gathered": "{who:spends/spend} {loss} on work that each device repeats after gathering its input[: {ops}][ in {line}]",
         "losses": "{who:spends/spend} {loss} on gradients of several losses through the same ops[: {ops}][ in {line}]",
         "ids": "{who:spends/spend} {loss} on applying the model again to ids of earlier passes[: {ops}][ in {line}]",
     },
@@ -264,7 +262,7 @@ CASTS: Final = _rule(
     starts_at="{limit} of the GPU time in ops and instructions that only convert types",
     # Some are in every program whose input is made of bytes.
     limit=COSTLY_RATIO,
-    action="Keep one type throughout: give the step its batch in the type in which it computes, and cast no result back.",
+    action="Keep one type throughout: feed the batch in the type of the computation, and cast no result back.",
     advice="`jit_compile=True` on the function inside `strategy.run` makes casts a part of what uses them.",
     actions={
         "jax": (
@@ -341,15 +339,15 @@ LOOPED: Final = Rule(
     code="loop-bound",
     states=(State.COMPUTE, State.HOST_OPS, State.LAUNCH),
     title="{who:spends/spend} {loss} in loops of small ops, {turns} in a step[: {ops}][ in {line}]",
-    meaning="One turn follows another, and its ops are so small that dispatch takes much of their time; it counts, too.",
+    meaning="Iterations run one after another, and their ops are so small that dispatch takes much of the time; it is included.",
     notes={"xla": "The loss is half of their time, for the same numbers are computed at once."},
     starts_at=(
         "{limit} of the GPU time in ops of a compiled step, with their dispatch, that run 16 times or more in it, 50 µs long in the mean; "
         "not where they are 97.5% of the compute; on GPUs of XLA only, where dispatch is a quarter"
     ),
-    action="Call the ops once, on the whole batch: most take arrays with one more dimension.",
+    action="Call the ops once on the whole batch: most accept a batch dimension.",
     advice=(
-        "`tf.map_fn`, `tf.scan` and loops of AutoGraph run one turn after the other; where each needs the last one, a larger batch "
+        "`tf.map_fn`, `tf.scan` and loops of AutoGraph run one iteration after the other; where each needs the last one, a larger batch "
         "has fewer. `tf.nn.ctc_loss` loops for dense labels: with sparse ones a step took 25 ms instead of 60 (TensorFlow 2.21, two cores)."
     ),
     actions={
@@ -359,10 +357,10 @@ LOOPED: Final = Rule(
         ),
         "jax": (
             "Use `jax.vmap` for what `jax.lax.map` or `scan` does with one row after the other; `lax.map(..., batch_size=64)` in between.",
-            "256 turns of a small network made a step of 17 ms one of 31, in batches of 64 one of 19 (JAX 0.10, two cores).",
+            "256 iterations of a small network made a step of 17 ms one of 31, in batches of 64 one of 19 (JAX 0.10, two cores).",
         ),
     },
-    example="Both replicas spend 14.6 of 30.8 ms (47%) in loops of small ops, 16 turns in a step: Transpose in view, train.py:82",
+    example="Both replicas spend 14.6 of 30.8 ms (47%) in loops of small ops, 16 iterations in a step: Transpose in view, train.py:82",
 )
 
 OPTIMIZER_BOUND: Final = _rule(
@@ -490,7 +488,7 @@ COSTLY_OPS: Final = _rule(
         "function": "{who:spends/spend} {loss} on ops that multiply no matrices[, in {line}]",
         "products": "{who:loses/lose} {loss} to products at a low rate[: {ops}][ in {line}]",
     },
-    meaning="A large part of the step goes to these ops. Often others that do less will do.",
+    meaning="A large part of the step goes to these ops. Cheaper ones often suffice.",
     notes={
         "dropped": "A slice or a diagonal keeps a third of the results or less, and nothing else reads them. The loss is the rest, with its gradients.",
         "mask": (

@@ -96,7 +96,7 @@ def capture(
 ) -> None:
     """Run a training script and record some of its steps.
 
-    Each Python process of the script or command that trains captures itself. The last line of the output names the run.
+    Each training process of the script or command is captured. The last line of the output names the run.
     --check runs no script, and exits with 8 if a check failed.
 
     Example: traceview capture --steps 100:110 --output logs train.py --epochs 3

@@ -292,8 +292,8 @@ def history(
 ) -> None:
     """List saved reports in order, with the changes of the step time.
 
-    Runs on the same devices with the same batch size are a series. A mark shows a change; at most 5% of series without
-    one get it.
+    Runs on the same devices with the same batch size are a series. Marks show changes; at most 5% of
+    the series without a change get one.
 
     Example: traceview history reports/ -o history.html
     """

@@ -73,7 +73,7 @@ def show(
         str,
         option(
             "TIME",
-            "Only rows of at least this length, before --by: 50us.",
+            "Minimum length of a row, before --by: 50us.",
             "--min",
             show_default=True,
         ),

@@ -38,7 +38,7 @@ def watch(
     every: Annotated[
         str, option("TIME", "How often to look: 30s, 5m.", "--every", show_default=True)
     ] = "10s",
-    once: Annotated[bool, flag("Look twice, and exit; for cron.", "--once")] = False,
+    once: Annotated[bool, flag("Report once, and exit; for cron.", "--once")] = False,
     last: Annotated[
         int,
         option(
