@@ -146,7 +146,9 @@ def test_a_notebook_shows_the_page_for_a_ticket(fixtures: Path) -> None:
     from IPython.core.formatters import DisplayFormatter
 
     report = traceview.analyze(fixtures / "custom-loop-2")
-    assert repr(report).endswith("host ops take 2.05 of 2.96 ms (69%).>")
+    assert repr(report).endswith(
+        "Dispatch takes 2.05 of 2.96 ms (69%), as in any step of so many ops.>"
+    )
     formatter: Any = DisplayFormatter()
     shown, _ = formatter.format(report)
     assert shown == {"text/markdown": report.to_markdown(), "text/plain": repr(report)}

@@ -170,7 +170,7 @@ def test_a_step_that_is_small_without_the_profiler_is_called_small(
 ) -> None:
     overhead = {"unprofiled_ns": 80, "profiled_ns": 100, "ratio": ratio, "spread_ratio": 0.0}
     finding = found(tmp_path, on_cpu(step_ms, 8), sidecar={"overhead": overhead})["host-bound"]
-    assert finding.title.startswith("The step is small: host ops take 8.00 of ") is is_small
+    assert finding.title.startswith("Dispatch takes 8.00 of ") is is_small
     assert finding.action.startswith("Give the devices more work per call") is is_small
 
 
@@ -178,12 +178,12 @@ def test_a_step_that_is_small_without_the_profiler_is_called_small(
     ("step_ms", "dispatch_ms", "count", "title", "action"),
     [
         # A call and 100 ops take 4 ms and 20 µs each.
-        (20, 6, 100, "The step is small: ", "Give the devices more work per call"),
+        (20, 6, 100, "Dispatch takes ", "Give the devices more work per call"),
         (20, 6.1, 100, "replica:0 waits ", "Run fewer and larger ops"),
         # To call it and to dispatch 200 ops usually takes 8 ms.
         (9.9, 8.1, 200, "replica:0 waits ", "Run fewer and larger ops"),
-        (9.9, 8.1, 199, "The step is small: ", "Give the devices more work per call"),
-        (9.9, 8, 200, "The step is small: ", "Give the devices more work per call"),
+        (9.9, 8.1, 199, "Dispatch takes ", "Give the devices more work per call"),
+        (9.9, 8, 200, "Dispatch takes ", "Give the devices more work per call"),
         (
             *(40, 12, 300),
             "replica:0 waits 12.0 of 40.0 ms (30%) for the dispatch of 300 ops per step",
@@ -214,10 +214,10 @@ def test_a_mode_that_checks_each_call_is_turned_off_first(hooks: list[str], tmp_
         step.host("replica_0/x:MatMul", 4, 8, thread=trace.thread("worker", 8))
     write_sidecar(trace.write(tmp_path), {"tracing": {"hooks": hooks}})
     (finding,) = (row for row in traceview.analyze(tmp_path).findings if row.code == "host-bound")
-    assert finding.title.endswith(", with jax_debug_nans on" if hooks else "(50%)")
+    assert finding.title.endswith(", with jax_debug_nans on" if hooks else "so many ops")
     assert finding.action.startswith("Turn jax_debug_nans off" if hooks else "Give the devices")
     # It is not the fault of a small step.
-    assert finding.title.startswith("The step is small") is not bool(hooks)
+    assert finding.title.startswith("Dispatch takes ") is not bool(hooks)
     assert finding.confidence == ("medium" if hooks else "low")
 
 
@@ -466,3 +466,17 @@ def test_states_of_some_gaps_are_those_among_all(seed: int, tmp_path: Path) -> N
     ):
         assert found.tolist() == of_all[chosen].tolist()
     assert sum(ps.sum() for ps in every.states.by_state.values()) == every.duration_ps.sum()
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_call_that_outlasts_the_devices_is_said_to(is_done: bool, tmp_path: Path) -> None:
+    """The host is blocked for 40 ms of 100; GPU:1 has work meanwhile, or has not."""
+    trace = new_trace(length_ms=1000)
+    for step in marked_steps(trace, period_ms=100, marker_ms=100):
+        step.host("cuStreamSynchronize", 0, 40)
+        for ordinal in range(2):
+            step.kernel(ordinal, 40, 100, launch_ms=40)
+        if not is_done:
+            step.kernel(1, 0.01, 40, launch_ms=0.005)
+    finding = found(tmp_path, trace)["d2h-sync"]
+    assert finding.title.endswith("the host stays blocked after they are done") is is_done

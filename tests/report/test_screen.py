@@ -98,7 +98,7 @@ def test_a_gain_far_above_its_loss_is_explained(gain_ms: int, is_explained: bool
     assert row.loss is not None
     row = replace(row, loss=replace(row.loss, gain_ps_per_step=gain_ms * MS))
     cost = shown_finding(1, row, D2H_SYNC).cost
-    assert cost.endswith("shorter, with what waits for it" if is_explained else "shorter")
+    assert cost.endswith("shorter, including what waits for it" if is_explained else "shorter")
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_native_code_that_calls_python_waits_for_what_that_waits_for(tmp_path: P
             (IDENTITY,),
             "native",
             "gen_array_ops.py:4226 in identity",
-            "is in calls of the framework most of the time",
+            "mostly calls the framework",
         ),
     ],
 )

@@ -52,6 +52,9 @@ D2H_SYNC: Final = Rule(
     code="d2h-sync",
     states=(State.SYNC,),
     title="{who:waits/wait} {loss} while the host reads a value[ in {line}]",
+    titles={
+        "late": "{who:waits/wait} {loss}: the host stays blocked after they are done[, {line}]"
+    },
     meaning=(
         "The host blocks until the device has finished or a value is copied back. Meanwhile nothing is queued, so the "
         "device is idle from the end of its work until the host has launched more. Work that does not need the value could have "
@@ -59,7 +62,8 @@ D2H_SYNC: Final = Rule(
     ),
     starts_at=(
         "{limit} of the GPU time idle in a synchronize call, or while a thread that asked for a copy to the host pauses "
-        "until it ends"
+        "until it ends. A note is added if during {late_ratio} of that time, in waits of {late_row_ps} or more, no device of the "
+        "host has work"
     ),
     action="Read results less often, not in each step: `if step % 100 == 0: print(float(loss))`.",
     advice=(
@@ -72,7 +76,15 @@ D2H_SYNC: Final = Rule(
             "Or read those of the step before, so that one step is always queued: `jax.block_until_ready(last_loss)`.",
         ),
     },
-    notes=SOME_STEPS,
+    limits={"late_row_ps": 1_000_000_000, "late_ratio": 0.50},
+    notes={
+        **SOME_STEPS,
+        "late": (
+            "For {late} of that time no device of the host has work: the call returns late. Blocking less often saves the "
+            "time; why the runtime is late was not recorded."
+        ),
+    },
+    metrics={"late_ratio": "share of that time in which no device of the host has work"},
     example="GPU:0 waits 7.10 of 61.3 ms (12%) while the host reads a value in train_step, train.py:41",
 )
 

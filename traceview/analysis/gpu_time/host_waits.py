@@ -126,9 +126,27 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
 
 
 def values_read(waits: Waits) -> Finding | None:
-    """Calls that block the host."""
+    """Calls that block the host; most of the time they wait for a device, and sometimes they outlast its work."""
+    context, limits = waits.context, rules.D2H_SYNC.limits
+    ledger, columns = context.ledger, context.ledger.columns
     arguments = waits.line_of_calls or line_argument(waits.python(State.SYNC))
-    return waits.finding(rules.D2H_SYNC, arguments=arguments)
+    own = [d for d in ledger.devices if context.trace.device_list[d].host == waits.host]
+    at_work = ledger.spans_of(own, columns.activity != IDLE)
+    of_host = waits.rows & is_in(ledger.device, own)
+    rows = np.flatnonzero(of_host & (columns.duration_ps >= limits["late_row_ps"]))
+    start, end = columns.start_ps[rows], columns.start_ps[rows] + columns.duration_ps[rows]
+    late_ps = end - start - at_work.within(start, end)
+    ratio = int(late_ps.sum()) / int(columns.duration_ps[of_host].sum())
+    # What is idle has nothing to do: of a device alone that would hold for every wait.
+    if len(own) < 2 or ratio < limits["late_ratio"]:
+        return waits.finding(rules.D2H_SYNC, arguments=arguments)
+    return waits.finding(
+        rules.D2H_SYNC,
+        arguments=arguments | {"late": Quantity(ratio, "ratio")},
+        evidence=[Evidence("late_ratio", ratio, limits["late_ratio"], waits.loss.devices[0])],
+        title="late",
+        notes=("late",),
+    )
 
 
 # Launches
