@@ -62,3 +62,9 @@ def test_a_change_is_explained_with_its_size(
         for row in document_of(comparison).summary.anatomy
     )
     golden(f"pairs/{name}.txt", f"{text}\n{''.join(bars)}")
+
+
+def test_a_cause_that_is_gone_is_said_to_cost_less(tmp_path: Path) -> None:
+    before, after = (reports_of(side) for side in PAIRS["input_doubled"]().write(tmp_path))
+    verdict = compare(after, before).verdict
+    assert "because all 4 GPUs wait 4.00 ms less for input" in verdict
