@@ -160,11 +160,15 @@ def _change_of(row: StateDifference, devices: Sequence[DeviceDifference]) -> _Ch
     named = [key for key, ps in by_device.items() if ps > 0 and ps >= _DEVICE_SHARE * most]
     if not named:
         return _Change(row, row.difference_ps, "")
+    is_of_all = len(named) == len(devices)
     who = numbers.joined_devices(named)
-    if len(who) > _MOST_DEVICES:
-        who = f"{'all ' if len(named) == len(devices) else ''}{len(named)} devices"
+    if is_of_all and len(named) > 1:
+        noun = named[0].rpartition("/")[2].partition(":")[0]
+        who = f"{'both' if len(named) == 2 else f'all {len(named)}'} {noun}s"
+    elif len(who) > _MOST_DEVICES:
+        who = f"{len(named)} devices"
     mean_ps = sum(by_device[key] for key in named) // len(named)
-    return _Change(row, sign * mean_ps, who, is_of_all=len(named) == len(devices))
+    return _Change(row, sign * mean_ps, who, is_of_all)
 
 
 def _reasons(comparison: Comparison) -> list[str]:

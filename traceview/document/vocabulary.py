@@ -77,7 +77,7 @@ STATES: Final = _by_key(*map(_state, State))
 
 PARTS: Final = _by_key(
     structs.replace(CLASSES["compute"], letter="#"),
-    structs.replace(CLASSES["collective"], letter="%"),
+    structs.replace(CLASSES["collective"], letter="%", words="communication and waits in it"),
     Look("copies", "copies and fills", "copies", "cyan", "=", "data was copied or memory filled"),
     Look("idle", "idle", "idle", "dim", ".", "nothing ran on the device"),
 )
