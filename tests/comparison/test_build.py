@@ -575,9 +575,9 @@ def test_devices_with_half_of_the_largest_difference_are_named() -> None:
     devices = (of_device("GPU:0", 40), of_device("GPU:1", 20), of_device("GPU:2", 19.9))
     words = reasons(("input", 30), devices=(*devices, of_device("GPU:3", 90, "new")))
     assert words.startswith("GPU:0, 1 wait 30.0 ms more for input")
-    all_ = tuple(of_device(f"host-{n}/GPU:0", 40) for n in range(5))
-    assert reasons(("input", 30), devices=all_).startswith("all 5 GPUs wait 40.0 ms more")
-    some = (*all_, of_device("host-5/GPU:0", 1))
+    every = tuple(of_device(f"host-{n}/GPU:0", 40) for n in range(5))
+    assert reasons(("input", 30), devices=every).startswith("all 5 GPUs wait 40.0 ms more")
+    some = (*every, of_device("host-5/GPU:0", 1))
     assert reasons(("input", 30), devices=some).startswith("5 devices wait 40.0 ms more")
     few = some[-3:]
     assert reasons(("input", 30), devices=few).startswith("host-3/GPU:0; host-4/GPU:0 wait ")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import accumulate, takewhile
 from typing import Final, NamedTuple
 
 from traceview.analysis.rules.words import Line, line_words, tokens_of
@@ -24,7 +23,7 @@ from traceview.document.sanitize import shortened
 from traceview.ledger.states import BY_KEY, MEANINGS, State
 
 _WHOLE_SHARE: Final = 0.75
-"""Of the difference: states that make this much of it are the reason."""
+"""Of the difference: a reason that makes this much of it needs no second."""
 _DEVICE_SHARE: Final = 0.5
 """Of the largest difference of a device: a device with this much of it is named."""
 _OP_SHARE: Final = 0.5
@@ -35,6 +34,7 @@ _MOST_DEVICES: Final = 60
 """Characters of a list of devices in a sentence."""
 _LONGEST_OP: Final = 50
 _MOST_REASONS: Final = 2
+"""The second one is left out where the first is nearly all. A choice of ours."""
 
 
 class _Reason(NamedTuple):
@@ -91,6 +91,8 @@ def ratio_words(ratio: float) -> str:
 
 def _times_as(ratio: float) -> str:
     times = 1 + ratio
+    if times < 2:
+        return f"{times:.3g}"  # 1.04 is not 1
     return f"{times:.2g}" if times < 99.5 else f"{times:,.0f}"
 
 
@@ -189,11 +191,8 @@ def _reasons(comparison: Comparison) -> list[str]:
             words = _clause(change, comparison)
             reasons.append(_Reason(abs(change.ps), words, change.state in _CONSEQUENCES))
     reasons.sort(key=lambda reason: (reason.is_consequence, -reason.ps))
-    taken = [0, *accumulate(reason.ps for reason in reasons)]
-    is_open = (covered < _WHOLE_SHARE * abs(whole) for covered in taken)
-    return [reason.words for reason, _ in zip(reasons, takewhile(bool, is_open), strict=False)][
-        :_MOST_REASONS
-    ]
+    is_enough = bool(reasons) and reasons[0].ps >= _WHOLE_SHARE * abs(whole)
+    return [reason.words for reason in reasons[: 1 if is_enough else _MOST_REASONS]]
 
 
 def _clause(change: _Change, comparison: Comparison) -> str:
@@ -242,20 +241,19 @@ def _work_clause(change: _Change, comparison: Comparison, longer: str) -> str | 
 def _layers_clause(change: _Change, comparison: Comparison, longer: str) -> str | None:
     """`12 layers net/block* take 8.90 ms longer`, where these make most of what the compute differs."""
     sign = 1 if change.ps > 0 else -1
-    differs = {
-        work.layer: sign * work.difference_ps
-        for work in comparison.parts
-        if work.layer and sign * work.difference_ps > 0
-    }
-    alike = alike_layers(differs, abs(change.ps))
-    together = Counter[AlikeLayers]()
-    for layer, layers in alike.items():
+    differs, together = Counter[str](), Counter[AlikeLayers]()
+    for work in comparison.parts:
+        if work.layer and sign * work.difference_ps > 0:
+            differs[work.layer] += sign * work.difference_ps
+    for layer, layers in alike_layers(differs, abs(change.ps)).items():
         together[layers] += differs[layer]
     for layers, ps in together.most_common(1):
         if ps >= _OP_SHARE * abs(change.ps):
             count = numbers.plural(layers.layer_count, "layer")
             verb = "takes" if layers.layer_count == 1 else "take"
-            return f"{count} {layers.name} {verb} {numbers.time(ps)} {longer}"
+            return (
+                f"{count} {shortened(layers.name, _LONGEST_OP)} {verb} {numbers.time(ps)} {longer}"
+            )
     return None
 
 

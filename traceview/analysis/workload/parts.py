@@ -158,8 +158,11 @@ def alike_layers(
         return sum(ps_of[layer] for kind in kinds for layer in members[kind])
 
     for depth in range(max(map(len, members), default=0), 2, -1):
-        for outer in {kind[:-1] for kind in members if len(kind) == depth}:
-            inside = [kind for kind in members if kind[: depth - 1] == outer]
+        inside_of = defaultdict(list)
+        for kind in members:
+            if len(kind) >= depth - 1:
+                inside_of[kind[: depth - 1]].append(kind)
+        for outer, inside in inside_of.items():
             has_small = any(took(kind) < large_ps for kind in inside if kind != outer)
             if has_small and took(*inside) <= most_ps:
                 members[outer] = [layer for kind in inside for layer in members.pop(kind)]
