@@ -361,7 +361,7 @@ def test_the_part_of_products_that_is_needless(
         ("sort_gather_fusion", "jit(f)/gather", ""),
         ("add_fusion", "jit(f)/jit(_normal)/jit(_normal_real)/erf_inv", "on drawing random numbers: normal"),
         ("add_fusion", "jit(f)/jit(my_normal)/erf_inv", ""),
-        ("dot.2", "jit(f)/transpose(jvp())/checkpoint/rematted_computation/dot_general", "on computing again what jax.checkpoint has dropped: dot_general"),
+        ("dot.2", "jit(f)/transpose(jvp())/checkpoint/rematted_computation/dot_general", "on recomputing activations for gradients: dot_general"),
         ("dot.2", "jit(f)/transpose(jvp())/checkpoint/dot_general", ""),
         ("convert.5", "jit(step)/convert_element_type", "on casts between types"),
         ("loop_convert_fusion", "jit(step)/convert_element_type", ""),
@@ -731,9 +731,39 @@ def test_pairs_that_are_combined_are_one_finding(
 def test_what_a_slice_drops_is_the_loss(length_ms: float, is_enough: bool, tmp_path: Path) -> None:
     """A quarter of it is kept."""
     ops = [("x:Conv2D", length_ms), ("y:MatMul", 20.0)]
-    said = title_of(ran(tmp_path, ops, dropped_ops=["x"], kept_percent=25), "costly-ops")
+    said = title_of(
+        ran(tmp_path, ops, dropped_ops=["x"], saved_percent={"dropped": 75}), "costly-ops"
+    )
     whole = "GPU:0 spends 6.08 of 50.0 ms (12%) on results that are dropped: Conv2D"
     assert said == (whole if is_enough else "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "title"),
+    [
+        ("zero", "on multiplying with zeros: MatMul in"),
+        (
+            "separable",
+            "at least 9.00 of 50.0 ms (18%) on filters that are a column times a row: MatMul",
+        ),
+    ],
+)
+def test_what_a_product_would_not_need_is_the_loss(kind: str, title: str, tmp_path: Path) -> None:
+    """Also of what could be prepared before the step: three quarters of it are less then."""
+    ops = [("x:MatMul", 12.0), ("y:MatMul", 20.0)]
+    report = ran(tmp_path, ops, batch_ops=["x"], saved_percent={kind: 75}, **{f"{kind}_ops": ["x"]})
+    assert title.removesuffix(" in") in title_of(report, "costly-ops")
+    assert "9.00 of 50.0 ms (18%)" in title_of(report, "costly-ops")
+    assert title_of(report, "batch-work-in-step") == ""
+
+
+def test_recomputed_activations_of_a_graph(tmp_path: Path) -> None:
+    ops = [("x:MatMul", 12.0), ("y:MatMul", 20.0)]
+    said = title_of(ran(tmp_path, ops, recomputed_ops=["x"]), "rematerialization")
+    assert (
+        said
+        == "GPU:0 spends 12.0 of 50.0 ms (24%) on recomputing activations for gradients: MatMul"
+    )
 
 
 def test_ops_of_another_finding_are_in_no_group(tmp_path: Path) -> None:
@@ -806,7 +836,7 @@ def test_what_is_multiplied_first_is_no_product_of_each_part(
         flops=flops,
         apart_ops=["gradient_tape/x/MatMul_1"],
         copied_ops=copied,
-        copied_percent=75,
+        saved_percent={"copied": 75},
     )
     titles = [row.title for row in report.findings if row.code == "costly-ops"]
     said = "15.0 of 50.0 ms (30%) on products with what was repeated before: BatchMatMulV2"
@@ -822,6 +852,8 @@ def test_products_at_a_low_rate(small: int, is_found: bool, tmp_path: Path) -> N
     said = title_of(ran(tmp_path, ops.items(), flops=flops), "costly-ops")
     assert ("to products at a low rate: Conv2DBackpropFilter" in said) is is_found
     assert bool(said) is is_found
+    apart = {"large:Conv2D": 20.0, "small:DepthwiseConv2dNative": 14.0}
+    assert title_of(ran(tmp_path, apart.items(), flops=flops), "costly-ops") == ""
 
 
 @pytest.mark.parametrize(

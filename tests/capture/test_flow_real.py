@@ -13,6 +13,7 @@ pytestmark = pytest.mark.tensorflow
 
 SCRIPT = """
 import json
+import numpy as np
 import tensorflow as tf
 from traceview.graphs.calls import is_concrete, makes_batches, traces, updates_alone
 from traceview.graphs.values import describe_values
@@ -386,7 +387,7 @@ def joined(make):
                 one.assign_sub(slope)
 
     values = described(step, of=(context, wide, rate))
-    return values["copied_ops"], values["copied_percent"]
+    return values["copied_ops"], values["saved_percent"]["copied"]
 
 
 def repeated(of_all):
@@ -401,6 +402,76 @@ result["repeated rows"] = {
     "bent": joined(lambda rows, of_all, wide: tf.tensordot(tf.tanh(tf.concat([rows, repeated(of_all)], -1)), wide, 1, name="x")),
     "first": joined(lambda rows, of_all, wide: tf.tensordot(rows, wide[:6], 1) + tf.matmul(of_all, wide[6:])[:, None]),
 }
+
+
+def sparse(make):
+    gates, wide = tf.Variable(tf.ones([5, 6])), tf.Variable(tf.ones([32, 3]))
+
+    @tf.function(input_signature=[tf.TensorSpec([5, 7, 32])])
+    def step(rows):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(make(rows, tf.concat([gates] * 4 + [gates[:, :8]] + [gates[:, :2]], -1), wide)))
+        for one, slope in zip((gates, wide), tape.gradient(loss, (gates, wide))):
+            if slope is not None:
+                one.assign_sub(slope)
+
+    values = described(step, of=(gates, wide, rate))
+    return values["zero_ops"], values["saved_percent"]["zero"]
+
+
+def numbers_of(rows):
+    return tf.argmax(rows, -1)
+
+
+result["zeros"] = {
+    "diagonal": sparse(lambda rows, gates, wide: tf.matmul(rows, tf.linalg.diag(gates, name="made"), name="x")),
+    "looked up": sparse(lambda rows, gates, wide: tf.tensordot(tf.one_hot(numbers_of(rows), 32, name="made"), wide, 1, name="x")),
+    "one of few": sparse(lambda rows, gates, wide: tf.tensordot(tf.one_hot(numbers_of(rows), 8), wide[:8], 1)),
+    "each": sparse(lambda rows, gates, wide: rows * gates[:, None]),
+}
+
+
+def filtered(filters, convolve, variable=False):
+    kept = tf.Variable(filters) if variable else tf.constant(filters)
+
+    @tf.function
+    def step(pictures):
+        with tf.GradientTape() as tape:
+            seen = tf.tensordot(pictures, frozen[:2, :3], 1)
+            loss = tf.reduce_sum(tf.square(convolve(seen, kept, strides=[1, 1, 1, 1], padding="SAME", name="x")))
+        frozen.assign_sub(tape.gradient(loss, frozen))
+
+    values = described(step, tf.ones([2, 40, 40, 2]), of=(frozen, rate))
+    return values["separable_ops"], values["saved_percent"]["separable"]
+
+
+line = np.exp(-(np.arange(-12.0, 13.0) ** 2) / 40)
+column_by_row = np.tile((line[:, None] * line)[:, :, None, None], [1, 1, 3, 1]).astype(np.float32)
+disc = np.tile((np.hypot(*np.mgrid[-12:13, -12:13]) < 9)[:, :, None, None], [1, 1, 3, 1]).astype(np.float32)
+result["filters"] = {
+    "blur": filtered(column_by_row, tf.nn.depthwise_conv2d),
+    "mean": filtered(np.ones([16, 20, 3, 1], np.float32), tf.nn.conv2d),
+    "disc": filtered(disc, tf.nn.depthwise_conv2d),
+    "small": filtered(column_by_row[8:17], tf.nn.depthwise_conv2d),
+    "trained": filtered(column_by_row, tf.nn.depthwise_conv2d, variable=True),
+}
+
+
+def wrapped(wrap):
+    layer = wrap(lambda rows: tf.tanh(tf.matmul(rows, frozen, name="product"), name="bent"))
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(tf.matmul(layer(x), head, name="scores")))
+        for one, slope in zip((frozen, head), tape.gradient(loss, (frozen, head))):
+            one.assign_sub(slope)
+
+    graph = tf.function(step).get_concrete_function(ONES).graph
+    types = {op.name: op.type for op in graph.get_operations()}
+    return [types[name] for name in described(tf.function(step), ONES)["recomputed_ops"]]
+
+
+result["recomputed"] = {"again": wrapped(tf.recompute_grad), "kept": wrapped(lambda layer: layer)}
 asked = []
 
 
@@ -553,19 +624,19 @@ def test_pairs_that_are_combined_number_by_number(described: dict[str, Any]) -> 
         assert described[other]["pair_ops"] == [], other
 
 
-@pytest.mark.parametrize(("kind", "percent"), [("picked", 25), ("taken", 9), ("diagonal", 13)])
+@pytest.mark.parametrize(("kind", "percent"), [("picked", 75), ("taken", 91), ("diagonal", 87)])
 def test_products_of_which_a_slice_drops_most(
     kind: str, percent: int, described: dict[str, Any]
 ) -> None:
     """With what is computed of each number before that, and the gradients; the shape is no number."""
     assert {*described[kind]["dropped_ops"]} == {"product", "bent", "gradient_tape/product/MatMul"}
-    assert described[kind]["kept_percent"] == percent
+    assert described[kind]["saved_percent"]["dropped"] == percent
 
 
 @pytest.mark.parametrize("kind", ["picked twice", "half picked", "read whole", "projected"])
 def test_products_of_which_enough_is_used(kind: str, described: dict[str, Any]) -> None:
     assert described[kind]["dropped_ops"] == []
-    assert described[kind]["kept_percent"] == 0
+    assert described[kind]["saved_percent"]["dropped"] == 0
 
 
 def test_what_a_function_is_given_with_each_call_is_not_made_to_describe_it(
@@ -591,6 +662,35 @@ def test_products_with_rows_that_were_repeated(described: dict[str, Any]) -> Non
         assert percent == 40
     for other in ("below", "widened", "bent", "first"):
         assert described["repeated rows"][other] == [[], 0], other
+
+
+def test_products_with_diagonal_and_one_hot_matrices(described: dict[str, Any]) -> None:
+    """Of 32 numbers in a row one is not 0."""
+    for kind, product in (("diagonal", "x"), ("looked up", "x/MatMul")):
+        found, percent = described["zeros"][kind]
+        assert {product, "made"} <= {*found}
+        assert any(name.startswith(f"gradient_tape/{product}/") for name in found)
+        assert percent == 96
+    for other in ("one of few", "each"):
+        assert described["zeros"][other] == [[], 0], other
+
+
+def test_filters_that_are_a_column_times_a_row(described: dict[str, Any]) -> None:
+    """A small one is as quick as two, and one that is trained may become another."""
+    for kind, percent in (("blur", 68), ("mean", 50)):
+        found, saved = described["filters"][kind]
+        assert any(name.startswith("x") for name in found)
+        assert any("BackpropInput" in name for name in found)
+        assert saved == percent
+    for other in ("disc", "small", "trained"):
+        assert described["filters"][other] == [[], 0], other
+
+
+def test_what_is_recomputed_for_gradients(described: dict[str, Any]) -> None:
+    """Not the gradients themselves, nor what is updated by them."""
+    assert {"MatMul", "Tanh"} <= {*described["recomputed"]["again"]}
+    assert len(described["recomputed"]["again"]) < 6
+    assert described["recomputed"]["kept"] == []
 
 
 def test_gradients_that_were_summed_are_summed_again(described: dict[str, Any]) -> None:

@@ -424,7 +424,7 @@ def test_products_of_copies_of_rows_and_of_rows_that_are_added_up() -> None:
     assert needs(enlarged(), "copies") == dict.fromkeys(every, 0.25)
     assert needs(enlarged(3), "copies") == dict.fromkeys(every, 0.333)
     assert needs(enlarged(2), "copies") == {}
-    assert needs(enlarged(adds="bias"), "copies") == dict.fromkeys(every, 0.25)
+    assert needs(enlarged(adds="bias"), "copies") == dict.fromkeys((*every, "sum"), 0.25)
     # Where others are added they are no copies, and a gradient repeats what was one number.
     assert needs(enlarged(adds="noise"), "copies") == {"of_rows": 0.25}
     assert needs(enlarged(scope=BACK + "broadcast"), "copies") == {"of_rows": 0.25}
@@ -463,6 +463,47 @@ def test_a_convolution_of_single_places_is_a_product(
     module.last().feature_group_count = groups
     module.computation().root_id = root
     assert needs(module, "copies") == ({"made": 0.25} if is_product else {})
+
+
+def windows(count: int, *, of: str = "rows", is_gradient: bool = False) -> ModuleWriter:
+    """Of 16 times 9 in a row are cut from each place of `count`; each is multiplied with weights, bent, and has a gradient.
+
+    `of`: what every second window is cut from.
+    """
+    module = ModuleWriter()
+    for name in ("rows", "others"):
+        module.add(name, "parameter", shape=(4, 16, 3))
+    weights = module.add("weights", "parameter", shape=(3, 5))
+    slopes = module.add("slopes", "parameter", shape=(4 * 9 * count, 5))
+    cut = []
+    for place in range(count):
+        source = weights - 2 if place % 2 == 0 or of == "rows" else weights - 1
+        part = module.add(f"cut{place}", "slice", source, shape=(4, 9, 3))
+        cut.append(module.add(f"one{place}", "reshape", part, shape=(4, 9, 1, 3)))
+    joined = module.add(
+        "joined", "concatenate", *cut, shape=(4, 9, count, 3), scope=BACK if is_gradient else ""
+    )
+    dims(module, 2)
+    flat = module.add("flat", "reshape", joined, shape=(4 * 9 * count, 3))
+    made = product(module, "made", flat, weights, (4 * 9 * count, 5), summed=(1, 0))
+    bent = module.add("bent", "tanh", made, shape=(4 * 9 * count, 5))
+    again = module.add(
+        "again", "multiply", slopes, bent, shape=(4 * 9 * count, 5), scope=f"{BACK}mul"
+    )
+    further = module.add("further", "negate", again, shape=(4 * 9 * count, 5), scope=f"{BACK}neg")
+    alone = module.add("alone", "negate", slopes, shape=(4 * 9 * count, 5), scope=f"{BACK}neg")
+    of_weights = product(module, "of_weights", flat, further, (3, 5), f"{BACK}dot", summed=(0, 0))
+    module.computation().root_id = module.add("root", "tuple", bent, of_weights, alone)
+    return module
+
+
+def test_windows_that_lie_over_each_other_are_copies() -> None:
+    """Of 8 windows of 9 times 16 are others; what is computed of them, and of gradients behind that, could be computed of these."""
+    every = ("joined", "made", "bent", "again", "further", "of_weights")
+    assert needs(windows(8), "copies") == dict.fromkeys(every, 0.222)
+    assert needs(windows(5), "copies") == {}
+    assert needs(windows(8, of="others"), "copies") == {}
+    assert needs(windows(8, is_gradient=True), "copies") == {}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, prod
+from math import prod
 from typing import Any, Final
 
 from traceview.graphs.calls import GRADIENT_SCOPE
@@ -29,7 +29,7 @@ MOST_KEPT: Final = 1 / 3
 
 def dropped(flow: Flow) -> tuple[set[Node], int]:
     """The products of whose numbers slices and diagonals keep no more than a third, with what is computed of each number before that and with their
-    gradients; and the most that is kept of one, percent.
+    gradients; and how much is dropped of each, percent, at least.
     """
     found, most = set[Node](), 0.0
     for node, op in flow.ops.items():
@@ -49,7 +49,7 @@ def dropped(flow: Flow) -> tuple[set[Node], int]:
         for node, op in flow.ops.items()
         if op.type in _SPREADS and not gradients.isdisjoint(flow.takers.get(node, ()))
     }
-    return found | gradients | spread, ceil(100 * most)
+    return found | gradients | spread, int(100 * (1 - most)) if found else 0
 
 
 def _kept(flow: Flow, start: Node) -> tuple[float, set[Node]]:

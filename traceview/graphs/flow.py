@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -92,6 +93,8 @@ class Flow:
         """Nodes that may be handles."""
         self._calls = list(calls)
         self._known_zeros: list[Node] = []
+        self._captured: dict[Node, Any] = {}
+        """Tensors that were made before the graph, by the argument that reads them."""
         self._sent: dict[Any, list[Any]] = {}
         """By an exchange of a device what all devices send in it."""
         for call in self._calls:
@@ -309,6 +312,22 @@ class Flow:
                     found.add(None)
         return found
 
+    def constant(self, call: Call, tensor: Any) -> Any:
+        """The numbers of a tensor that are the same in each step, an array of NumPy; None where they are not known to be."""
+        while tensor.op.type == "Identity":
+            tensor = tensor.op.inputs[0]
+        node = node_of(call, tensor)
+        while len(given := self.given.get(node, [])) == 1:
+            node = given[0]
+        if node in self._captured:
+            return self._captured[node].numpy()
+        is_known = node in self.ops and len(self.ops[node].outputs) == 1
+        return (
+            sys.modules["tensorflow"].get_static_value(self.ops[node].outputs[0])
+            if is_known
+            else None
+        )
+
     def is_of_loss(self, node: Node) -> bool:
         """Whether a gradient may have been taken through an op, without reading its result."""
         op = self.ops[node]
@@ -369,6 +388,8 @@ class Flow:
             is_handle = tensor.dtype.name in HANDLES
             if given is None or is_handle or not hasattr(given, "numpy"):
                 self.sources[node] = given is not None or is_handle
+            else:
+                self._captured[node] = given
             if is_handle:
                 self.variables.add(node)
             if given is not None and is_handle:

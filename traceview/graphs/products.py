@@ -1,4 +1,6 @@
-"""Finds products of matrices that do more than they have to: gradients for each part of the batch, and rows that are repeated."""
+"""Finds products that do more than they have to, by what they multiply: gradients for each part of the batch, rows that are repeated,
+matrices of zeros around a diagonal or a one, and filters that are a column times a row.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +9,19 @@ from math import prod
 from typing import Any, Final
 
 from traceview.graphs.calls import GRADIENT_SCOPE, Call
+from traceview.graphs.flow import Flow, Node
 
 _PRODUCTS: Final = frozenset(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"))
 """Ops that multiply matrices of a batch each for itself (TensorFlow 2.21)."""
 
 
-def summed_products(calls: Iterable[Call]) -> set[tuple[Call, str]]:
+def summed_products(calls: Iterable[Call]) -> set[Node]:
     """Such products, and the sums over their first dimensions.
 
     TensorFlow makes them where it multiplies a tensor of more dimensions with a matrix, `tensor @ matrix`, and where an einsum
     has dots for the dimensions of the batch.
     """
-    found = set[tuple[Call, str]]()
+    found = set[Node]()
     for call in calls:
         for op in call.ops:
             if op.type in _PRODUCTS and GRADIENT_SCOPE in op.name:
@@ -41,12 +44,12 @@ _REPEATS: Final = frozenset(("BroadcastTo", "Tile"))
 _MULTIPLY: Final = frozenset((*_PRODUCTS, "MatMul")) - {"Einsum"}
 
 
-def repeated_products(calls: Iterable[Call]) -> tuple[set[tuple[Call, str]], int]:
+def repeated_products(calls: Iterable[Call]) -> tuple[set[Node], int]:
     """Products with a matrix of what was repeated, perhaps joined with other features, their gradients, and what repeats and joins.
 
     Besides how much of such a product is the same again, in percent, at least. What repeats features themselves is none.
     """
-    found, least = set[tuple[Call, str]](), 100
+    found, least = set[Node](), 100
     for call in calls:
         for op in call.ops:
             if op.type not in _MULTIPLY or GRADIENT_SCOPE in op.name:
@@ -64,13 +67,18 @@ def repeated_products(calls: Iterable[Call]) -> tuple[set[tuple[Call, str]], int
                 least = min(least, percent)
                 repeats = [source for _, source in sources if _again(source)]
                 found.update((call, each.name) for each in (op, joined, *repeats))
-                within = f"{GRADIENT_SCOPE}{op.name}/"
-                found.update((call, each.name) for each in call.ops if each.name.startswith(within))
+                found |= _gradients(call, op)
     return found, least if found else 0
 
 
 _LEAST_AGAIN: Final = 25
 """Percent: of less there is little to gain. A choice of ours."""
+
+
+def _gradients(call: Call, product: Any) -> set[Node]:
+    """The gradients of a product."""
+    within = f"{GRADIENT_SCOPE}{product.name}/"
+    return {(call, each.name) for each in call.ops if each.name.startswith(within)}
 
 
 def _source(tensor: Any) -> Any:
@@ -95,3 +103,72 @@ def _again(op: Any) -> float:
         return 0.0
     sizes = [prod(each for each in of if each is not None) for of in (before, after)]
     return 1 - sizes[0] / sizes[1] if sizes[1] > 0 else 0.0
+
+
+_SPARSE: Final = frozenset(("Diag", "MatrixDiag", "MatrixDiagV2", "MatrixDiagV3", "OneHot"))
+"""Ops that give one number other than 0 in each row (TensorFlow 2.21)."""
+_LEAST_ROWS: Final = 16
+"""Of a smaller matrix of zeros a product may be as quick as what avoids it. A choice of ours."""
+
+
+def products_of_zeros(flow: Flow) -> tuple[set[Node], int]:
+    """Products with a diagonal matrix, or one-hot rows, their gradients, and what makes these; besides how much of each is with zeros, in
+    percent, at least.
+    """
+    found, fewest = set[Node](), 0
+    for (call, _), op in flow.ops.items():
+        if op.type not in _MULTIPLY or GRADIENT_SCOPE in op.name:
+            continue
+        for made in map(_source, op.inputs[:2]):
+            width = _features(made.outputs[0]) if made.type in _SPARSE else 0
+            if width >= _LEAST_ROWS:
+                fewest = min(fewest or width, width)
+                found |= {(call, op.name), (call, made.name), *_gradients(call, op)}
+    return found, int(100 * (1 - 1 / fewest)) if fewest else 0
+
+
+_FILTERING: Final = frozenset(("Conv2D", "DepthwiseConv2dNative"))
+_NARROW: Final = 8
+"""Two filters of n numbers take at most this much over n of the time of one of n x n: of 25 they took 12 to 32%, of 17 20 to 44, of 9
+46 to 83, with gradients (TensorFlow 2.21, two cores).
+"""
+_LEAST_SAVED: Final = 25
+"""Percent. A choice of ours."""
+
+
+def separable(flow: Flow) -> tuple[set[Node], int]:
+    """Convolutions by filters that never change and are a column times a row, as those of a blur, with their gradients; besides how much
+    less two of such convolutions take, one along each, in percent, at least.
+    """
+    found, least = set[Node](), 100
+    for node, op in flow.ops.items():
+        if op.type not in _FILTERING or GRADIENT_SCOPE in op.name:
+            continue
+        rows, columns = (op.inputs[1].shape.as_list() if op.inputs[1].shape.rank == 4 else [0])[:2]
+        saved = int(100 * (1 - _NARROW / min(rows, columns))) if min(rows, columns) else 0
+        if saved < _LEAST_SAVED:
+            continue
+        numbers = flow.constant(node[0], op.inputs[1])
+        if numbers is not None and _is_column_times_row(numbers):
+            least = min(least, saved)
+            found |= {
+                (node[0], each.name)
+                for each in (op, *op.inputs[1].consumers())
+                if each.type.startswith(op.type)
+            }
+    return found, least if found else 0
+
+
+def _is_column_times_row(filters: Any) -> bool:
+    """Whether this is true of each filter of an array `[rows, columns, channels, filters of each]`, but for rounding."""
+    rows, columns, channels, many = filters.shape
+    for one in filters.reshape(rows, columns, channels * many).transpose(2, 0, 1):
+        row, column = divmod(int(abs(one).argmax()), columns)
+        largest = one[row, column]
+        errors = abs(one * largest - one[:, column : column + 1] * one[row])
+        if (errors > _ROUNDING * largest**2).any():
+            return False
+    return True
+
+
+_ROUNDING: Final = 1e-3

@@ -13,7 +13,13 @@ from traceview.graphs.exchanges import sent_again
 from traceview.graphs.flow import NEXT, Flow, around, reached
 from traceview.graphs.pairs import of_pairs
 from traceview.graphs.passes import decoded_again
-from traceview.graphs.products import repeated_products, summed_products
+from traceview.graphs.products import (
+    products_of_zeros,
+    repeated_products,
+    separable,
+    summed_products,
+)
+from traceview.graphs.recomputed import recomputed
 
 _NO_WORK: Final = frozenset((
     "Const", "Identity", "IdentityN", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "Shape",
@@ -23,7 +29,7 @@ _IN_64_BITS: Final = frozenset(("float64", "complex128"))
 
 _KINDS: Final = (
     "float64", "constant", "batch", "variable", "untrained", "fixed", "summed", "dense", "again", "idle", "sent", "pair",
-    "dropped", "apart", "copied",
+    "dropped", "apart", "copied", "zero", "separable", "recomputed",
 )  # fmt: skip
 
 
@@ -56,8 +62,14 @@ def describe_values(
     summed = flow.summed_gradients() if needed else set()
     dense = flow.dense(by_others) if has_batch else set()
     again = decoded_again(flow) & needed if needed else set()
+    again_for_gradients = recomputed(flow)
     sent, pairs, parts = sent_again(flow), of_pairs(flow), summed_products(calls)
-    (few, kept), (copied, percent) = dropped(flow), repeated_products(calls)
+    saved = {
+        "dropped": dropped(flow),
+        "copied": repeated_products(calls),
+        "zero": products_of_zeros(flow),
+        "separable": separable(flow),
+    }
     kinds: dict[str, set[str]] = {}
     for node, op in flow.ops.items():
         if op.type in _NO_WORK:
@@ -83,9 +95,9 @@ def describe_values(
             ("again", again),
             ("sent", sent),
             ("pair", pairs),
-            ("dropped", few),
             ("apart", parts),
-            ("copied", copied),
+            ("recomputed", again_for_gradients),
+            *((kind, nodes) for kind, (nodes, _) in saved.items()),
         )
         own.update(kind for kind, nodes in also if node in nodes)
         for name in node[0].names_of(op):
@@ -97,8 +109,7 @@ def describe_values(
     same_batch = flow.replicas_of(changing - by_state) if needed else 0
     return {
         **ops,
-        "kept_percent": kept,
-        "copied_percent": percent,
+        "saved_percent": {kind: percent for kind, (_, percent) in saved.items()},
         "same_batch": same_batch,
     }
 

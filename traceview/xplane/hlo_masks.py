@@ -396,7 +396,7 @@ class Masks:
         node, of = self._nodes[number], self._products[number]
         masks = []
         need = self._needed[number] or WHOLE
-        sides = [{to for _, to in pairs} for pairs in of.pairs]
+        sides = self._sides(number)
         free = [
             prod(node.sizes[at] for at in side - sides[1 - i] - need.dims)
             for i, side in enumerate(sides)
@@ -501,8 +501,36 @@ class Masks:
                 own = self._part(node.alike, new, 1, number)
                 dims, part = mask.dims | own.dims, mask.part * own.part
                 mask = Mask(mask.made_by | own.made_by, dims, part)
+            if opcode == "concatenate" and not self._is_gradient(number):
+                mask = self._of_windows(number, node)
+            if number in self._products:
+                # Rows of it are copies where those of a factor are that the other has not.
+                mask = _lower(
+                    moved[place]
+                    for place in (0, 1)
+                    if moved[place].dims.isdisjoint(self._sides(number)[1 - place])
+                )
             found.append(mask)
         return found
+
+    def _sides(self, number: int) -> list[set[int]]:
+        """By factor of a product which dimensions of the result are of it."""
+        return [{to for _, to in pairs} for pairs in self._products[number].pairs]
+
+    def _of_windows(self, number: int, node: Node) -> Mask:
+        """Of slices of one array that lie over each other, put together, the part that this array is."""
+        slices = {self._flow.source(one) for one in node.operands}
+        cut = {
+            self._nodes[one].operands[0] for one in slices if self._nodes[one].at.opcode == "slice"
+        }
+        if len(cut) != 1 or len(slices) < len(node.operands):
+            return WHOLE
+        sizes = self._nodes[cut.pop()].sizes
+        part = prod(sizes) / max(prod(node.sizes), 1)
+        along = frozenset(node.fields.numbers(field.DIMENSIONS_OF, 1))
+        # Also those along which the array was cut.
+        along |= {at for at, size in enumerate(node.sizes) if size > 1 and size not in sizes}
+        return Mask(frozenset((node.alike,)), along, part) if part < 1 else WHOLE
 
     def _added_up(self, number: int) -> float:
         """Which part of a result is left where nothing reads it but what adds numbers of it up, in whatever order."""
@@ -517,8 +545,9 @@ class Masks:
         return part
 
     def copies(self) -> dict[Key, float]:
-        """Products of copies of rows, or of rows that are added up, by event, and which part of their operations one of each would take."""
+        """Events that multiply copies of rows, or rows that are then added up, or else compute on them, and which part one of each would take."""
         done: dict[Key, list[float]] = {}
+        chosen = set[int]()
         for number, of in self._products.items():
             node, part = self._nodes[number], 1.0
             sides = [{one for one, _ in pairs} for pairs in of.pairs]
@@ -529,11 +558,23 @@ class Masks:
                 # Of copies in what is summed the other factor can be summed first.
                 if mask.dims <= free or mask.dims <= {one[place] for one in of.summed}:
                     part = min(part, mask.part)
+                    chosen |= mask.made_by if mask.part <= _MOST_LEFT else set()
             if not both:
                 part = min(part, self._added_up(number))
             flops = done.setdefault(node.owner, [0.0, 0.0])
             flops[0] += of.flops * part
             flops[1] += of.flops
+        products, found = frozenset(done), list[Mask]()
+        for number, node in enumerate(self._nodes if chosen else ()):
+            mask, is_of_each = self._copied[number], node.at.opcode in OF_EACH
+            if is_of_each and self._is_gradient(number):
+                # Of a function of copies the gradients can be summed before it is passed.
+                mask = _lower(found[one] for one in node.operands)
+            found.append(mask if not chosen.isdisjoint(mask.made_by) else WHOLE)
+            if node.owner not in products and (is_of_each or node.at.opcode == "concatenate"):
+                numbers = done.setdefault(node.owner, [0.0, 0.0])
+                numbers[0] += prod(node.sizes) * found[-1].part
+                numbers[1] += prod(node.sizes)
         parts = {key: some / whole for key, (some, whole) in done.items() if whole}
         return {key: part for key, part in parts.items() if part <= _MOST_LEFT}
 

@@ -328,8 +328,16 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     fixed, phases = named["fixed_ops"], context.trace.once(label_places).phase
     drawn, products = labels_by_name(context, DRAWN), context.trace.once(label_flops) != 0
     keys = {"variable_ops": ("dense", "dense_ops"), "untrained_ops": ("zeros", "idle_ops")}
+    structured = np.zeros_like(is_model)
+    for key in ("zero", "separable"):
+        # Without the rest of these the others below cost less.
+        labels = named[f"{key}_ops"] & ~constants
+        saved = _least_saved(context, key)
+        found = _of_ops(context, COSTLY_OPS, labels, saved, key, shown=nowhere, key=key)
+        yield found
+        structured = structured | (labels & (found is not None))
     for rule, field in _BY_GRAPH:
-        labels = named[field] & is_model & ~fixed
+        labels = named[field] & is_model & ~(fixed | structured)
         key, of_field = keys.get(field, ("", field))
         own = key if 2 * ps[labels & named[of_field]].sum() > ps[labels].sum() else ""
         made_by = None
@@ -342,7 +350,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
             own = "products"
         yield _of_ops(context, rule, labels, shown=nowhere, key=own, made_by=made_by)
     if context.once(_gives_examples_again) and not context.trace.once(assigns_eagerly):
-        frozen = named["batch_ops"] & fixed & is_model
+        frozen = named["batch_ops"] & fixed & is_model & ~structured
         yield _of_ops(context, BATCH_WORK, frozen, shown=nowhere, key="frozen")
     for key, field in (("losses", "summed_ops"), ("ids", "again_ops")):
         yield _of_ops(context, REPEATED, named[field] & is_model, shown=nowhere, key=key)
@@ -357,7 +365,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     found = _of_ops(context, CASTS, casts)
     yield found
     repeated = instructions_that(context.trace, lambda each: each.is_repeated) | named["again_ops"]
-    taken = context.once(_misplaced_labels)
+    taken = context.once(_misplaced_labels) | structured
     looped = _looped(context)
     yield looped
     taken = taken | (context.once(graph_loops).labels & (looped is not None))
@@ -365,17 +373,15 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     is_free &= ~(taken | repeated | (casts & (found is not None)))
     again = of_second_gradients(context) & ~taken
     again &= ps[again].sum() <= AGAIN.limits["most_again_ratio"] * ps.sum()
-    graphs = [host.captured.graphs for host in context.trace.hosts]
-    same = min(filter(None, (each.copied_percent for each in graphs)), default=0) / 100
-    kept = max((each.kept_percent or 0 for each in graphs), default=0) / 100
     for rule, key, chosen, ratio, parts, shown_by in (
         (AGAIN, "again", again, 1.0, (), None),
         (SLICES, "slices", of_slices(context) & is_model, 1.0, (), None),
         (COSTLY_OPS, "pairs", named["pair_ops"] & is_model, 1.0, (own_part,), nowhere),
         # Multiplied first, it is a small product, whatever else it does.
-        (COSTLY_OPS, "copied", named["copied_ops"], same, (), nowhere),
+        (COSTLY_OPS, "copied", named["copied_ops"], _least_saved(context, "copied"), (), nowhere),
         (COSTLY_OPS, "apart", named["apart_ops"], 1.0, (own_part, saved_at_usual_rate), nowhere),
-        (COSTLY_OPS, "dropped", named["dropped_ops"], 1 - kept, (), None),
+        (COSTLY_OPS, "dropped", named["dropped_ops"], _least_saved(context, "dropped"), (), None),
+        (RECOMPUTED, "", named["recomputed_ops"] & is_model, 1.0, (), nowhere),
     ):
         labels = chosen & ~taken
         saved = prod((ratio, *(part(context, labels) for part in parts)))
@@ -410,6 +416,12 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
         ops = _some_ops(context, kind_of_label == number)
         if ops.whole_ps:
             yield _optimizer(context, ops) if kind == OPTIMIZER else _side_work(context, kind, ops)
+
+
+def _least_saved(context: Context, kind: str) -> float:
+    """How much of products of a kind graphs say is needless."""
+    every = (host.captured.graphs.saved_percent.get(kind, 0) for host in context.trace.hosts)
+    return min(filter(None, every), default=0) / 100
 
 
 _FALLS_BACK: Final = lazy_pattern(r"(?:^|/)pfor/while/")

@@ -374,7 +374,7 @@ OPTIMIZER_BOUND: Final = _rule(
     advice="An optimizer with less state, such as SGD, does less work per parameter.",
     actions={
         "embeddings": (
-            "Train embeddings with `tf.keras.optimizers.SGD` without momentum: it updates only the rows that were looked up.",
+            "Train embeddings with `tf.keras.optimizers.SGD`, without momentum, decay or constraint: it updates only the rows that were looked up.",
             "Adaptive optimizers of Keras update the whole table. A larger batch needs fewer updates per example.",
         ),
         "products": (
@@ -429,12 +429,21 @@ FACTORING: Final = _rule(
 
 RECOMPUTED: Final = _rule(
     code="rematerialization",
-    title="{who:spends/spend} {loss} on computing again what `jax.checkpoint` has dropped[: {ops}][ in {line}]",
-    meaning="`jax.checkpoint` (`jax.remat`) saves memory and costs about another forward pass.",
-    starts_at="{limit} of the GPU time in instructions below `rematted_computation`, with what other devices wait meanwhile",
-    action="Where memory is free, take `jax.checkpoint` off the cheapest layers, or keep what products give.",
-    advice="`policy=jax.checkpoint_policies.dots_saveable` keeps products. `traceview show memory` says how much memory is free.",
-    example="GPU:0 spends 5.12 of 21.0 ms (24%) on computing again what `jax.checkpoint` has dropped: dot_general in layer, train.py:18",
+    title="{who:spends/spend} {loss} on recomputing activations for gradients[: {ops}][ in {line}]",
+    meaning="Recomputing saves memory and costs about another forward pass.",
+    starts_at=(
+        "{limit} of the GPU time in what `tf.recompute_grad` computes again, or in instructions below `rematted_computation` of JAX, with what "
+        "other devices wait meanwhile"
+    ),
+    action="Where memory is free, recompute less: make fewer layers within `keras.RematScope`, or wrap fewer in `tf.recompute_grad`.",
+    advice="`keras.RematScope(mode='list_of_layers', layer_names=[...])` recomputes only some. `traceview show memory` says how much memory is free.",
+    actions={
+        "jax": (
+            "Where memory is free, take `jax.checkpoint` off the cheapest layers, or keep what products give.",
+            "`policy=jax.checkpoint_policies.dots_saveable` keeps products. `traceview show memory` says how much memory is free.",
+        )
+    },
+    example="GPU:0 spends 5.12 of 21.0 ms (24%) on recomputing activations for gradients: dot_general in layer, train.py:18",
 )
 
 MOVING_RATIO: Final = 0.30
@@ -474,6 +483,8 @@ COSTLY_OPS: Final = _rule(
         "copying": "{who:spends/spend} {loss} on copies that XLA adds to loops[ in {line}]",
         "slices": "{who:spends/spend} {loss} on gradients of slices[: {ops}][ in {line}]",
         "zeros": "{who:spends/spend} {loss} on multiplying with zeros[: {ops}][ in {line}]",
+        "zero": "{who:spends/spend} {loss} on multiplying with zeros[: {ops}][ in {line}]",
+        "separable": "{who:spends/spend} at least {loss} on filters that are a column times a row[: {ops}][ in {line}]",
         "mask": "{who:spends/spend} {loss} on results that a mask drops[: {ops}][ in {line}]",
         "dropped": "{who:spends/spend} {loss} on results that are dropped[: {ops}][ in {line}]",
         "order": "{who:spends/spend} {loss} on products that are small in another order[: {ops}][ in {line}]",
@@ -482,21 +493,26 @@ COSTLY_OPS: Final = _rule(
         "copied": "{who:spends/spend} {loss} on products with what was repeated before[: {ops}][ in {line}]",
         "apart": "{who:spends/spend} {loss} on gradients of a matrix that are made for each part of the batch[: {ops}][ in {line}]",
         "pairs": "{who:spends/spend} {loss} on combining all pairs element by element[: {ops}][ in {line}]",
-        "copies": "{who:spends/spend} {loss} on multiplying more rows than it needs[: {ops}][ in {line}]",
+        "copies": "{who:spends/spend} {loss} on computing with more rows than it needs[: {ops}][ in {line}]",
         "examples": "{who:spends/spend} {loss} on gradients of each example, of which only the sum is used[: {ops}][ in {line}]",
         "moving": "{who:spends/spend} {loss} on moving data[: {ops}][ in {line}]",
         "function": "{who:spends/spend} {loss} on ops that multiply no matrices[, in {line}]",
         "products": "{who:loses/lose} {loss} to products at a low rate[: {ops}][ in {line}]",
     },
+    at_least=("separable",),
     meaning="A large part of the step goes to these ops. Cheaper ones often suffice.",
     notes={
+        "zero": "One factor is a diagonal matrix, or has one number in each row. The loss is the products with zeros, and their gradients.",
+        "separable": (
+            "Two convolutions, along columns and along rows, give the same. The loss is what two such took less here: all but 8 / n of n x n."
+        ),
         "dropped": "A slice or a diagonal keeps a third of the results or less, and nothing else reads them. The loss is the rest, with its gradients.",
         "mask": (
             "They compute what a mask, such as a `one_hot`, or an index then leaves a part of. The program says how large it is; the "
             "loss is the rest."
         ),
         "zeros": "Nearly all numbers of a constant matrix are 0. The loss is all but 16 times the part of the others.",
-        "copies": "The program repeats rows before it multiplies them, or adds up the rows of the result: fewer would do.",
+        "copies": "The program repeats rows before it computes with them, or adds up the rows of the result: fewer would do.",
         "copied": "Rows that are the same are multiplied again and again, perhaps joined with others. The loss is the part that is the same again.",
         "apart": "They are then summed, and the loss is what one product over the whole batch would save.",
         "pairs": "Each row of a tensor is combined with each row of another, and what that gives is added up.",
@@ -516,7 +532,7 @@ COSTLY_OPS: Final = _rule(
     starts_at=(
         "{limit} of the GPU time: ops that sort, draw random numbers, transform images, transpose, copy a tensor to change a part, or combine all pairs of rows, and "
         "read more than constants; Fourier transforms of a length with a large prime factor; products of more rows than needed, or of what a mask, an index or a slice drops; gradients of each example "
-        f"of which only the sum is used. {numbers.chosen('limit_ratio', SLICES_RATIO)}: gradients of slices. {numbers.chosen('limit_ratio', AGAIN_RATIO)}: "
+        f"of which only the sum is used; products with diagonal or one-hot matrices; filters that are a column times a row. {numbers.chosen('limit_ratio', SLICES_RATIO)}: gradients of slices. {numbers.chosen('limit_ratio', AGAIN_RATIO)}: "
         "gradients that are differentiated again, unless they are more than {most_again_ratio} of the compute; copies that XLA adds. "
         f"{numbers.chosen('limit_ratio', MOVING_RATIO)}: ops that only move data; a function, or layer, without products. {numbers.chosen('limit_ratio', PRODUCTS_RATIO)}: "
         "lost to products at less than a twentieth of the usual rate. "
@@ -544,7 +560,7 @@ COSTLY_OPS: Final = _rule(
             "A gradient penalty in each step took 11.6 ms, in every eighth 6.5. In a `tf.function` a Python `bool` chooses: two graphs.",
         ),
         "copies": (
-            "Multiply first, then repeat the result: a layer that treats each row, or pixel, by itself belongs before `jnp.repeat` or `UpSampling2D`.",
+            "Compute first, then repeat: a layer that treats each row, or pixel, by itself belongs before `jnp.repeat`, `UpSampling2D` and overlapping windows.",
             "A step that narrows channels before it enlarges pictures took 6.7 instead of 12.4 ms (JAX 0.10, two cores).",
         ),
         "copied": (
@@ -573,6 +589,14 @@ COSTLY_OPS: Final = _rule(
         "zeros": (
             "Add up the entries that are not 0: `jax.ops.segment_sum(rows[source], target, count)`, or `jnp.take` for a row each.",
             "A list of the entries holds the same: their rows, their columns, and their values, if these are not all 1.",
+        ),
+        "zero": (
+            "Multiply number by number: `rows * gates[:, None]` is `rows @ tf.linalg.diag(gates)`. `tf.gather(table, ids)` is a product with a `tf.one_hot`.",
+            "With the gates of three layers as diagonal matrices a step took 27.5 ms, number by number 17.3 (TensorFlow 2.21, two cores).",
+        ),
+        "separable": (
+            "Convolve along columns, then along rows: a filter of 25 x 1 and one of 1 x 25. A blur by a Gaussian or a mean is such a product.",
+            "With 25 x 25 and its gradients a step took 21.8 ms, with the two 13.9 (TensorFlow 2.21, two cores).",
         ),
         "dropped": (
             "Pick first, then multiply: `head(states[:, -1])`, not `head(states)[:, -1]`; `tf.reduce_sum(a * b, -1)`, not a diagonal.",

@@ -324,9 +324,14 @@ _Floats = npt.NDArray[np.float64]
 
 
 def slow_products(context: Context) -> tuple[BoolArray, float]:
-    """Which labels are products that do few FLOPs for their time, and how much of that they would save at the usual rate."""
+    """Which labels are products that do few FLOPs for their time, and how much of that they would save at the usual rate.
+
+    No convolution of each channel for itself, which does few for each number that it reads: a network that has some is made of them.
+    """
     flops, ps, usual = context.once(_usual_rate)
-    is_slow: BoolArray = (flops > 0) & (flops < SLOW_RATE * usual * ps)
+    types, of_label = context.once(types_of_labels)
+    is_apart = np.array(["Depthwise" in type_ for type_ in types], dtype=np.bool_)[of_label]
+    is_slow: BoolArray = (flops > 0) & (flops < SLOW_RATE * usual * ps) & ~is_apart
     return is_slow, saved_at_usual_rate(context, is_slow)
 
 

@@ -386,9 +386,10 @@ class GraphValues(Struct, frozen=True):
     gradients through ops of which others are computed, too, where they are only summed. `dense_ops`: that make the gradient of a table dense for
     what depends on no batch, and its update. `again_ops`: of passes without gradients over drawn ids, which a later one computes
     again. `idle_ops`: on which only updates by zeros depend. `sent_ops`: exchanges of what all devices have alike. `pair_ops`: that
-    combine all pairs of rows number by number, which are then summed. `dropped_ops`: products of which slices keep `kept_percent` at
-    most. `apart_ops`: gradients of a matrix that are made for each part of the batch and then summed.
-    `copied_ops`: products with rows that were repeated, of which `copied_percent` or more is the same again. `same_batch`: the replicas that read the same batch, each all of it.
+    combine all pairs of rows number by number, which are then summed. `apart_ops`: gradients of a matrix that are made for each part of
+    the batch and then summed. `recomputed_ops`: of a forward pass that is computed again for its gradient. `saved_percent`: how much
+    of products is needless, at least, by the kind: "dropped" by slices, "copied" rows that were repeated, "zero" in one factor, "separable"
+    filters, which are a column times a row. `same_batch`: the replicas that read the same batch, each all of it.
     `makes_batches`: other functions that give tensors of a kind that a step takes and does not give itself.
     `lines`: of the script, each once. `line_of`: which of them made each op, or, where a name ends with a slash, all ops of a
     scope; None where ops of several functions have the name. `flops`: the floating-point operations of each product of
@@ -411,8 +412,10 @@ class GraphValues(Struct, frozen=True):
     dropped_ops: tuple[str, ...] = ()
     apart_ops: tuple[str, ...] = ()
     copied_ops: tuple[str, ...] = ()
-    kept_percent: RecordedCount | None = None
-    copied_percent: RecordedCount | None = None
+    zero_ops: tuple[str, ...] = ()
+    separable_ops: tuple[str, ...] = ()
+    recomputed_ops: tuple[str, ...] = ()
+    saved_percent: Mapping[str, RecordedCount] = {}
     same_batch: RecordedCount | None = None
     makes_batches: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
