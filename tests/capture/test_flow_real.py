@@ -471,11 +471,11 @@ def wrapped(wrap):
     return [types[name] for name in described(tf.function(step), ONES)["recomputed_ops"]]
 
 
-def chosen(layer):
+def with_choice(layer):
     return lambda rows: layer(rows + tf.where(tf.equal(rows[0, 0], rows[0, 1]), 0.0, 1.0))
 
 
-result["recomputed"] = {"again": wrapped(tf.recompute_grad), "kept": wrapped(chosen)}
+result["recomputed"] = {"again": wrapped(tf.recompute_grad), "kept": wrapped(with_choice)}
 asked = []
 
 
