@@ -28,6 +28,10 @@ def recomputed(flow: Flow) -> set[Node]:
 
 
 def _is_barrier(flow: Flow, node: Node) -> bool:
-    is_same, zero, other = flow.ops[node].inputs
-    first, *more = is_same.op.inputs if is_same.op.type == "Equal" else (None, None, None)
-    return more == [first] and zero.op.type == other.op.type == "Const"
+    condition, zero, other = flow.ops[node].inputs
+    compared = (
+        [each.name for each in condition.op.inputs]
+        if condition.op.type == "Equal"
+        else ["", "other"]
+    )
+    return len(set(compared)) == 1 and zero.op.type == other.op.type == "Const"
