@@ -24,8 +24,8 @@ TURNED_OFF: Final = dict.fromkeys(("slow_settings", "jax-slow_settings"), (_TRAC
 
 _INDEXED: Final = {
     "jax-indexing": (
-        "Fetch an array that the host reads once, `values = np.asarray(array)`, and index that; put all else into one `jax.jit`.",
-        "Each index of an array of JAX runs ops, as in `float(losses[i])`.",
+        "Index what the host has fetched, `values = np.asarray(array)`; leave state as a step returned it; put all else into one `jax.jit`.",
+        "Each index of an array of JAX runs ops, as in `float(losses[i])`, or `state[0]` of what `pmap` gives for each device.",
     )
 }
 _ONE_BY_ONE: Final = {

@@ -124,9 +124,9 @@ COMPILE_IN_WINDOW: Final = Rule(
     action="Capture later, when everything is compiled, with `--steps 100:110`.",
     actions={
         "functions_made_anew": (
-            "Make each `tf.function` once, before the loop, and call it with the same shapes in each step.",
+            "Make each `tf.function` once, before the loop; call it with the same shapes, and `tf.vectorized_map` only within one.",
             (
-                "`dataset.batch(n, drop_remainder=True)` gives equal shapes. In the loop `compile()` and `make_train_function(force=True)` "
+                "`keras.metrics.AUC(multi_label=True)` calls that. `dataset.batch(n, drop_remainder=True)` gives equal shapes. In the loop `compile()` and `make_train_function(force=True)` "
                 "of Keras trace anew, and `tf.random.set_seed` and `clear_session()` drop the kernels of all graphs."
             ),
         ),
