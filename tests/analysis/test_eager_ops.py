@@ -245,8 +245,8 @@ def test_calls_of_jitted_functions_are_counted_once(tmp_path: Path) -> None:
     ("called", "action"),
     [
         ("add", "Put all that a step computes"),
-        ("gather", "Fetch an array"),
-        ("dynamic_slice", "Fetch"),
+        ("gather", "Index what"),
+        ("dynamic_slice", "Index"),
     ],
 )
 def test_an_array_that_is_indexed_is_fetched_once(called: str, action: str, tmp_path: Path) -> None:

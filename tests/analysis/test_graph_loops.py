@@ -22,6 +22,7 @@ def found(
     other_ms: float = 10.0,
     scope: str = "map/while",
     code: str = "loop-bound",
+    sidecar: dict[str, Any] | None = None,
 ) -> Finding | None:
     """Four steps of 50 ms on one device; two ops of a loop come again and again, with gaps in which the host dispatches."""
     trace = new_trace()
@@ -36,7 +37,7 @@ def found(
             for place, op in enumerate((f"{scope}/Exp:Exp", f"{scope}/Add:AddV2")):
                 begin_ms = at_ms + (2 * turn + place) * each_ms + GAP_MS
                 step.host(op, begin_ms, begin_ms + length_ms, thread=executor)
-    return finding_of(analyzed(folder, trace), code)
+    return finding_of(analyzed(folder, trace, sidecar=sidecar), code)
 
 
 def test_a_loop_costs_its_ops_and_their_dispatch(tmp_path: Path) -> None:
@@ -67,3 +68,19 @@ def test_vectorized_maps_that_fall_back_are_told_so(tmp_path: Path) -> None:
 
 def test_what_the_loop_dispatches_is_told_once(tmp_path: Path) -> None:
     assert found(tmp_path, code="host-bound") is None
+
+
+@pytest.mark.parametrize(
+    ("field", "code"), [("untrained_ops", "untrained-compute"), ("batch_ops", "batch-work-in-step")]
+)
+def test_ops_that_a_step_could_be_without_cost_their_dispatch(
+    field: str, code: str, tmp_path: Path
+) -> None:
+    """15 times two ops of 0.04 ms, each after 0.16; the op that is needed waits for its dispatch by itself."""
+    sidecar = {"graphs": {field: ["map/while/Exp", "map/while/Add"]}}
+    finding = found(tmp_path / "left out", turns=15, code=code, sidecar=sidecar)
+    assert finding is not None
+    assert loss_of(finding).ps_per_step == pytest.approx(30 * ms(0.04 + GAP_MS), rel=0.1)
+    assert "The loss holds their dispatch." in finding.explanation
+    assert found(tmp_path / "dispatch", turns=15, code="host-bound", sidecar=sidecar) is None
+    assert found(tmp_path / "all", turns=15, code="host-bound") is not None

@@ -128,17 +128,17 @@ def products_of_zeros(flow: Flow) -> tuple[set[Node], int]:
 
 
 _FILTERING: Final = frozenset(("Conv2D", "DepthwiseConv2dNative"))
-_NARROW: Final = 8
-"""Two filters of n numbers take at most this much over n of the time of one of n x n: of 25 they took 12 to 32%, of 17 20 to 44, of 9
-46 to 83, with gradients (TensorFlow 2.21, two cores).
+_NARROW: Final = 5
+"""Two filters of n numbers take about this over n of the time of one of n x n: of 25 they took 12 to 32%, of 17 20 to 44, of 9 46 to 83,
+with gradients (TensorFlow 2.21, two cores).
 """
-_LEAST_SAVED: Final = 25
-"""Percent. A choice of ours."""
+_LEAST_SAVED: Final = 50
+"""Percent: small filters are as quick at once. A choice of ours."""
 
 
 def separable(flow: Flow) -> tuple[set[Node], int]:
     """Convolutions by filters that never change and are a column times a row, as those of a blur, with their gradients; besides how much
-    less two of such convolutions take, one along each, in percent, at least.
+    less two of such convolutions take, one along each, in percent.
     """
     found, least = set[Node](), 100
     for node, op in flow.ops.items():

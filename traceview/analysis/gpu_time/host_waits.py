@@ -38,7 +38,7 @@ from traceview.analysis.gpu_time.waits import (
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.graph_loops import graph_loops
 from traceview.analysis.measures.idle_report import Idle
-from traceview.analysis.measures.op_work import line_of_rows
+from traceview.analysis.measures.op_work import dispatch_left_out, line_of_rows
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import (
     LIMIT,
@@ -84,7 +84,7 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
         lost_ps.update(ledger.by_state(device))
     least_ps = LIMIT * sum(ledger.gpu_ps_by_device.values())
     detours = context.once(detour_rows)
-    looped = context.once(graph_loops).rows
+    of_others = context.once(graph_loops).rows | context.once(dispatch_left_out)
 
     def waits(*states: State) -> Waits | None:
         """The rows of some states; None where they are too few for any rule."""
@@ -103,8 +103,8 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
             yield conclude(known)
     ops = waits(State.HOST_OPS)
     if ops:
-        # What collectives cause is a finding about them.
-        ops = Waits(context, result, ops.rows & ~(rows_of_keys(context, ledger) | looped))
+        # What collectives, loops and ops cause that a step could be without is a finding about them.
+        ops = Waits(context, result, ops.rows & ~(rows_of_keys(context, ledger) | of_others))
     heavy = heavy_ops(context, ops.rows) if ops else {}
     yield from of_heavy_ops(context, result, heavy)
     one_by_one = waits(State.HOST_OPS, State.PYTHON, State.BETWEEN_CALLS)

@@ -14,7 +14,12 @@ from msgspec import Struct
 from traceview.analysis.facts.devices import devices_in_use
 from traceview.analysis.facts.layers import instructions_that
 from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.op_work import counted_events, rows_of_labels, time_by_label
+from traceview.analysis.measures.op_work import (
+    DISPATCH,
+    counted_events,
+    rows_of_labels,
+    time_by_label,
+)
 from traceview.analysis.rules.rule import LIMIT
 from traceview.base.intervals import BoolArray
 from traceview.base.units import PS_PER_US
@@ -40,8 +45,6 @@ _SAVED_OF_XLA: Final = 0.5
 
 _BODY: Final = "while/body/"
 """What is in the scope of instructions of a loop (JAX 0.10)."""
-
-_DISPATCH: Final = (State.HOST_OPS, State.LAUNCH)
 
 
 class GraphLoops(Struct, frozen=True, eq=False):
@@ -86,11 +89,11 @@ def graph_loops(context: Context) -> GraphLoops:
     whole_ps = sum(each.total for each in every)
     if sum(each.where(labels).total for each in every) > _OF_STEP_RATIO * whole_ps:
         return nothing
-    rows = rows_of_labels(context, labels, states=(State.COMPUTE, *_DISPATCH))
+    rows = rows_of_labels(context, labels, states=(State.COMPUTE, *DISPATCH))
     columns = ledger.columns
     # The last turn ends with ops that record nothing.
     ends = rows & (columns.activity != IDLE)
-    rows[1:] |= ends[:-1] & ledger.rows(states=_DISPATCH)[1:] & (columns.activity[1:] == IDLE)
+    rows[1:] |= ends[:-1] & ledger.rows(states=DISPATCH)[1:] & (columns.activity[1:] == IDLE)
     waits = rows & (columns.state != State.COMPUTE)
     waits_ps, whole_ps = (int(columns.duration_ps[each].sum()) for each in (waits, rows))
     if not on_cpu and waits_ps < _DISPATCH_RATIO * whole_ps:

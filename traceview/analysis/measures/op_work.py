@@ -22,6 +22,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.analysis.facts.devices import model_of
+from traceview.analysis.facts.graph_ops import named_in_graphs
 from traceview.analysis.facts.layers import label_kernels
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Context
@@ -105,6 +106,24 @@ def rows_of_labels(
     rows = np.zeros(ledger.count, dtype=np.bool_)
     rows[computing[is_wanted[of_row[ledger.columns.event[computing]]]]] = True
     return rows
+
+
+DISPATCH: Final = (State.HOST_OPS, State.LAUNCH)
+"""What devices wait for while the host hands them ops."""
+
+LEFT_OUT_RATIO: Final = 0.12
+"""Of the GPU time in ops that a step could be without, from which on these are a finding."""
+
+
+def dispatch_left_out(context: Context) -> BoolArray:
+    """The rows of the ledger in which ops are handed over that a step could be without, as graphs of the capture say, bool `[n]`."""
+    ledger, named = context.ledger, context.trace.once(named_in_graphs)
+    found = np.zeros(ledger.count, dtype=np.bool_)
+    for field in ("constant_ops", "batch_ops", "untrained_ops"):
+        rows = rows_of_labels(context, named[field], states=(State.COMPUTE, *DISPATCH))
+        if ledger.loss(rows).share >= LEFT_OUT_RATIO:
+            found |= rows & ledger.rows(states=DISPATCH)
+    return found
 
 
 def needless(

@@ -30,6 +30,7 @@ from traceview.analysis.facts.layers import (
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.graph_loops import graph_loops
 from traceview.analysis.measures.op_work import (
+    DISPATCH,
     label_flops,
     label_ps,
     line_of,
@@ -459,6 +460,10 @@ def _is_mostly_exchange(context: Context, labels: BoolArray, rows: BoolArray) ->
     return context.ledger.loss(rows).ps > 2 * context.ledger.loss(own).ps
 
 
+_LEFT_OUT: Final = (UNTRAINED, CONSTANT, BATCH_WORK)
+"""Rules about ops that a step need not have: without them their dispatch is gone, too."""
+
+
 def _of_ops(
     context: Context,
     rule: Rule,
@@ -493,6 +498,9 @@ def _of_ops(
     arguments = _named(context, types, by_label)
     rows = ops.rows | also
     notes = [note, key]
+    if rule in _LEFT_OUT and (dispatch := rows_of_labels(context, labels, devices, DISPATCH)).any():
+        rows |= dispatch
+        notes.append("dispatch")
     exchanged = context.ledger.loss(rows & context.ledger.rows(states=(State.COMMUNICATION,)))
     # A choice of ours: less changes no sentence. What is gathered says so itself.
     if 10 * exchanged.ps >= context.ledger.loss(rows).ps and key != "gathered":
