@@ -471,6 +471,7 @@ ROW: Line = ("train.py", "row", 8, True)
 COLUMN: Line = ("train.py", "column", 9, True)
 FIT: Line = ("train.py", "main", 70, True)
 MODULE: Line = ("train.py", "<module>", 90, True)
+VECTORIZED: Line = ("numpy/lib/_function_base_impl.py", "__call__", 2543, False)
 OUR_OWN: Line = ("traceview/capture/window/step_window.py", "_ended", 401, False)
 COLLECTED: Line = ("jax/_src/lib/__init__.py", "_xla_gc_callback", 132, False)
 
@@ -497,6 +498,11 @@ def between(first: tuple[Line, ...], then: tuple[Line, ...]) -> list[Sample]:
             ((SVD, LOOP, MODULE), (SVD, NEXT_IN_LOOP, MODULE)),
             ["in main, train.py:63, 65 (svd of numpy)"],
             id="lines that call one library",
+        ),
+        pytest.param(
+            ((VECTORIZED, LOOP, MODULE), (ROW, VECTORIZED, LOOP, MODULE)),
+            ["in main, train.py:63 (__call__ of numpy)"],
+            id="a function that a library calls",
         ),
         pytest.param(
             ((ROW, LOOP, MODULE), (COLUMN, ROW, LOOP, MODULE)),
@@ -544,6 +550,13 @@ def test_what_a_loop_calls_is_a_cause_of_its_own(
     between_ps = idle.devices[0].states["between"]
     lost_ps = sum(row.loss.ps_per_step for row in found if row.loss)
     assert lost_ps == pytest.approx(between_ps if titles else 0, abs=2)
+
+
+def test_a_loop_of_numpy_over_python_is_own_code(tmp_path: Path) -> None:
+    stacks = (VECTORIZED, LOOP, MODULE), (ROW, VECTORIZED, LOOP, MODULE)
+    report = analyzed(tmp_path, python_group(between(*stacks), THREADS))
+    (stall,) = (row for row in report.findings if row.code == "callback-stall")
+    assert stall.action.startswith("Write it with NumPy on whole arrays")
 
 
 def test_where_no_line_has_half_of_the_time_the_function_around_is_named(tmp_path: Path) -> None:

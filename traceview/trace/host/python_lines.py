@@ -21,7 +21,7 @@ from traceview.base.intervals import (
 )
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.columns import NONE
-from traceview.trace.host.python_stacks import Place
+from traceview.trace.host.python_stacks import Loop, Place
 from traceview.trace.host.sampled_threads import AT_WORK_RATIO, SampledThreads
 from traceview.trace.host.state_timeline import joined_spans
 from traceview.trace.model import Recording
@@ -91,8 +91,7 @@ class PythonLines(SampledThreads):
         self, recording: Recording, host: int, samples: PythonSamples, start_ns: int
     ) -> None:
         super().__init__(recording, host, samples, start_ns)
-        self._loops: dict[int, int] = {}
-        """By thread how many functions are around what its loop calls."""
+        self._loops: dict[int, Loop] = {}
 
     def at(
         self,
@@ -184,18 +183,18 @@ class PythonLines(SampledThreads):
 
     def called_by_loop(self, thread: int) -> dict[str, str]:
         """By line of the user's code what the loop of a thread calls there, as `PythonStacks.called_by_loop`."""
-        return self.stacks.called_by_loop(self._places_of(thread))
+        return self.stacks.called_by_loop(self._places_of(thread), self._loop_of(thread))
 
     def calling(self, thread: int, lines: Iterable[str]) -> PythonLine | None:
         """Where a thread mostly was, and did not wait, in what its loop calls at some lines of the user's code; None without samples."""
-        called, depth = self.called_by_loop(thread), self._depth_of_loop(thread)
+        called, loop = self.called_by_loop(thread), self._loop_of(thread)
         causes = {called.get(line) for line in lines}
         rows = self._rows_of(thread)
         rows = rows[~self.stacks.waits[self._samples.stack[rows]]]
         places = zip(
             self._samples.stack[rows].tolist(), self._samples.around[rows].tolist(), strict=True
         )
-        of = np.array([self.stacks.cause(each, depth) in causes for each in places], dtype=np.bool_)
+        of = np.array([self.stacks.cause(each, loop) in causes for each in places], dtype=np.bool_)
         rows = rows[of] if rows.size else rows
         return self._line(rows, self._until_ps[rows] - self._since_ps[rows]) if rows.size else None
 
@@ -211,9 +210,9 @@ class PythonLines(SampledThreads):
         pairs = self._samples.stack[rows].astype(np.int64) << 32 | self._samples.around[rows]
         distinct, pair = unique_inverse(pairs)
         numbers: dict[str, int] = {}
-        depth = self._depth_of_loop(thread)
+        loop = self._loop_of(thread)
         of_pair = [
-            numbers.setdefault(self.stacks.cause((each >> 32, each & _AROUND), depth), len(numbers))
+            numbers.setdefault(self.stacks.cause((each >> 32, each & _AROUND), loop), len(numbers))
             for each in distinct.tolist()
         ]
         cause = np.array(of_pair, dtype=np.int64)[pair]
@@ -229,9 +228,9 @@ class PythonLines(SampledThreads):
         others = ~is_for_events if is_for_events.any() else is_for_events
         return union(since[others], until[others])
 
-    def _depth_of_loop(self, thread: int) -> int:
+    def _loop_of(self, thread: int) -> Loop:
         if thread not in self._loops:
-            self._loops[thread] = self.stacks.depth_of_loop(self._places_of(thread))
+            self._loops[thread] = self.stacks.loop_of(self._places_of(thread))
         return self._loops[thread]
 
     def _places_of(self, thread: int) -> Counter[Place]:
@@ -332,7 +331,7 @@ class PythonLines(SampledThreads):
         for place_of, time in self._time_by_place(rows, times).items():
             stack, around, thread, state, is_free = place_of
             # The function that holds the loop, and what it calls.
-            first = max(self._depth_of_loop(thread) - 1, 0)
+            first = max(self._loop_of(thread).depth - 1, 0)
             frames = [*self.stacks.chain((stack, around))[first:-1], self.stacks.line(stack)]
             of_function[frames[-1].code] += time
             inside.update(dict.fromkeys((frame.code for frame in frames), time))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Final, TypeAlias
@@ -55,6 +55,30 @@ def _of_keras(frame: PythonFrame) -> str | None:
         return None
     words = hook[1].split("_")
     return f"{_CLASSES.get(hook[1], ''.join(map(str.capitalize, words)))}.{frame.function}"
+
+
+class Loop(Struct, frozen=True):
+    """What calls what steps do. `depth`: of how many functions of the user it is the innermost. `through`: functions of the user that no
+    other line of it calls, by that line, which may call them through a library, as `np.vectorize`.
+    """
+
+    depth: int
+    through: Mapping[PythonFrame, str]
+
+
+def _depth(count: Mapping[Place, int], chains: Mapping[Place, Sequence[PythonFrame]]) -> int:
+    """How many functions of the user are around what a loop calls: nearly all samples are in each of them."""
+    least, depth = max(_NEARLY_ALL * sum(count.values()), 1), 0
+    while True:
+        codes, lines = Counter[str](), Counter[PythonFrame]()
+        for place, chain in chains.items():
+            if len(chain) > depth:
+                codes[chain[depth].code] += count[place]
+                lines[chain[depth]] += count[place]
+        # A line that all is called from, as Keras' `fit`, is around the loop.
+        if max(lines.values(), default=0) < least:
+            return depth + (max(codes.values(), default=0) >= least)
+        depth += 1
 
 
 class PythonStacks(Struct, frozen=True, eq=False, dict=True):
@@ -114,35 +138,37 @@ class PythonStacks(Struct, frozen=True, eq=False, dict=True):
         last = [before for before, after in pairwise(frames) if before.code != after.code]
         return [*last, *frames[-1:]]
 
-    def depth_of_loop(self, count: Mapping[Place, int]) -> int:
-        """How many functions of the user are around what a loop calls: nearly all of these samples are in each of them."""
+    def loop_of(self, count: Mapping[Place, int]) -> Loop:
+        """The loop around these samples. `count`: how many of the thread that runs it have each place."""
         chains = {place: self.chain(place) for place in count}
-        least, depth = max(_NEARLY_ALL * sum(count.values()), 1), 0
-        while True:
-            codes, lines = Counter[str](), Counter[PythonFrame]()
-            for place, chain in chains.items():
-                if len(chain) > depth:
-                    codes[chain[depth].code] += count[place]
-                    lines[chain[depth]] += count[place]
-            # A line that all is called from, as Keras' `fit`, is around the loop.
-            if max(lines.values(), default=0) < least:
-                return depth + (max(codes.values(), default=0) >= least)
-            depth += 1
+        depth = _depth(count, chains)
+        lines_of: dict[str, set[PythonFrame]] = {}
+        codes_of: dict[PythonFrame, Counter[str]] = {}
+        for place, (*_, line, called) in (
+            (place, chain[: depth + 1]) for place, chain in chains.items() if 0 < depth < len(chain)
+        ):
+            lines_of.setdefault(called.code, set()).add(line)
+            codes_of.setdefault(line, Counter())[called.code] += count[place]
+        mostly = {line: codes.most_common(1)[0][0] for line, codes in codes_of.items()}
+        return Loop(
+            depth, {line: code for line, code in mostly.items() if len(lines_of[code]) == 1}
+        )
 
-    def cause(self, place: Place, depth: int) -> str:
-        """What a loop calls: a function of the user, below `depth` others of them, or a library; "" where no call tells."""
+    def cause(self, place: Place, loop: Loop) -> str:
+        """What a loop calls: a function of the user, perhaps through a library, or a library; "" where no call tells."""
         chain = self.chain(place)
-        if len(chain) > depth:
-            return chain[depth].code
+        if len(chain) > loop.depth:
+            return chain[loop.depth].code
+        if chain and (code := loop.through.get(chain[-1])):
+            return code
         return "".join(each.file.partition("/")[0] for each in self.frames(place[0])[-2:-1])
 
-    def called_by_loop(self, count: Mapping[Place, int]) -> dict[str, str]:
+    def called_by_loop(self, count: Mapping[Place, int], loop: Loop) -> dict[str, str]:
         """By line of the user's code what the loop mostly calls there, as `cause`. `count`: samples of the thread that runs it."""
-        depth = self.depth_of_loop(count)
         found: dict[str, Counter[str]] = {}
         for place, times in count.items():
-            for frame in self.chain(place)[max(depth - 1, 0) :]:
-                found.setdefault(str(frame), Counter())[self.cause(place, depth)] += times
+            for frame in self.chain(place)[max(loop.depth - 1, 0) :]:
+                found.setdefault(str(frame), Counter())[self.cause(place, loop)] += times
         return {line: called.most_common(1)[0][0] for line, called in found.items()}
 
     # All stacks
