@@ -58,8 +58,8 @@ def _of_keras(frame: PythonFrame) -> str | None:
 
 
 class Loop(Struct, frozen=True):
-    """What calls what steps do. `depth`: of how many functions of the user it is the innermost. `through`: functions of the user that no
-    other line of it calls, by that line, which may call them through a library, as `np.vectorize`.
+    """What calls what steps do. `depth`: of how many functions of the user it is the innermost. `through`: functions of the user that
+    its lines call, by the line, perhaps through a library, as `np.vectorize`.
     """
 
     depth: int
@@ -142,17 +142,11 @@ class PythonStacks(Struct, frozen=True, eq=False, dict=True):
         """The loop around these samples. `count`: how many of the thread that runs it have each place."""
         chains = {place: self.chain(place) for place in count}
         depth = _depth(count, chains)
-        lines_of: dict[str, set[PythonFrame]] = {}
         codes_of: dict[PythonFrame, Counter[str]] = {}
-        for place, (*_, line, called) in (
-            (place, chain[: depth + 1]) for place, chain in chains.items() if 0 < depth < len(chain)
-        ):
-            lines_of.setdefault(called.code, set()).add(line)
-            codes_of.setdefault(line, Counter())[called.code] += count[place]
-        mostly = {line: codes.most_common(1)[0][0] for line, codes in codes_of.items()}
-        return Loop(
-            depth, {line: code for line, code in mostly.items() if len(lines_of[code]) == 1}
-        )
+        for place, chain in chains.items():
+            for line, called in pairwise(chain[max(depth - 1, 0) : depth + 1]):
+                codes_of.setdefault(line, Counter())[called.code] += count[place]
+        return Loop(depth, {line: of.most_common(1)[0][0] for line, of in codes_of.items()})
 
     def cause(self, place: Place, loop: Loop) -> str:
         """What a loop calls: a function of the user, perhaps through a library, or a library; "" where no call tells."""
