@@ -194,8 +194,8 @@ def _marginal(context: Context, marginal: Sequence[int]) -> Finding | None:
 
 TITLE: Final = "Devices"
 _PARTS_ADD_UP: Final = (
-    "Shares are of the window; all but the first add up to it. Waiting: for another device within a collective, or while others "
-    "slow an op down. Communication, copies and fills count only while nothing computes."
+    "Shares are of the window; all but the first add up to it. Waits in ops: one runs and waits for another device, or "
+    "others slow it down; waits between ops are idle. Communication, copies and fills count only while nothing computes."
 )
 
 
@@ -246,7 +246,7 @@ _SHARES: Final = (
     _shown_part("compute", "compute_ps", 1),
     _shown_part("communication", "communication_ps", 2),
     _shown_part("copies", "copies_ps", 4),
-    _shown_part("waiting", "waiting_ps", 3),
+    _shown_part("waits in ops", "waiting_ps", 3),
 )
 
 
