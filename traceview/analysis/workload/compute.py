@@ -330,11 +330,10 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     drawn, products = labels_by_name(context, DRAWN), context.trace.once(label_flops) != 0
     keys = {"variable_ops": ("dense", "dense_ops"), "untrained_ops": ("zeros", "idle_ops")}
     structured = np.zeros_like(is_model)
-    for key in ("zero", "separable"):
+    for kind, key in (("zero", "zeros"), ("separable", "separable")):
         # Without the rest of these the others below cost less.
-        labels = named[f"{key}_ops"] & ~constants
-        saved = _least_saved(context, key)
-        found = _of_ops(context, COSTLY_OPS, labels, saved, key, shown=nowhere, key=key)
+        labels, saved = named[f"{kind}_ops"] & ~constants, _least_saved(context, kind)
+        found = _of_ops(context, COSTLY_OPS, labels, saved, shown=nowhere, key=key, action=kind)
         yield found
         structured = structured | (labels & (found is not None))
     for rule, field in _BY_GRAPH:

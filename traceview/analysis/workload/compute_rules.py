@@ -485,7 +485,6 @@ COSTLY_OPS: Final = _rule(
         "copying": "{who:spends/spend} {loss} on copies that XLA adds to loops[ in {line}]",
         "slices": "{who:spends/spend} {loss} on gradients of slices[: {ops}][ in {line}]",
         "zeros": "{who:spends/spend} {loss} on multiplying with zeros[: {ops}][ in {line}]",
-        "zero": "{who:spends/spend} {loss} on multiplying with zeros[: {ops}][ in {line}]",
         "separable": "{who:spends/spend} {loss} on filters that are a column times a row[: {ops}][ in {line}]",
         "mask": "{who:spends/spend} {loss} on results that a mask drops[: {ops}][ in {line}]",
         "dropped": "{who:spends/spend} {loss} on results that are dropped[: {ops}][ in {line}]",
@@ -503,7 +502,6 @@ COSTLY_OPS: Final = _rule(
     },
     meaning="A large part of the step goes to these ops. Cheaper ones often suffice.",
     notes={
-        "zero": "One factor is a diagonal matrix, or has one number in each row. The loss is the products with zeros, and their gradients.",
         "separable": (
             "Two convolutions, along columns and along rows, give the same. Instead of n x n two of n took about 5 / n of the time; the loss is the rest."
         ),
@@ -512,7 +510,10 @@ COSTLY_OPS: Final = _rule(
             "They compute what a mask, such as a `one_hot`, or an index then leaves a part of. The program says how large it is; the "
             "loss is the rest."
         ),
-        "zeros": "Nearly all numbers of a constant matrix are 0. The loss is all but 16 times the part of the others.",
+        "zeros": (
+            "One factor is nearly all zeros: a diagonal matrix, one number in each row, or a constant. The loss is all but the part of the "
+            "others, of a constant 16 times that."
+        ),
         "copies": "The program repeats rows before it computes with them, or adds up the rows of the result: fewer would do.",
         "copied": "Rows that are the same are multiplied again and again, perhaps joined with others. The loss is the part that is the same again.",
         "apart": "They are then summed, and the loss is what one product over the whole batch would save.",
