@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from traceview.xplane import hlo_fields as field
 from traceview.xplane.columns import Copied, Exchange, Instruction, Need, Program
 from traceview.xplane.hlo_flow import CALLS, COLLECTIVES, GRADIENT, Flow, Key
-from traceview.xplane.hlo_masks import GEMM, Masks
+from traceview.xplane.hlo_masks import Masks
 from traceview.xplane.hlo_module import (
     DEEPEST,
     LONGEST_CONFIG,
@@ -33,6 +33,7 @@ from traceview.xplane.hlo_module import (
     located,
     opened,
 )
+from traceview.xplane.hlo_products import GEMM
 from traceview.xplane.hlo_shares import Shares
 from traceview.xplane.message import Message
 
