@@ -46,7 +46,6 @@ from traceview.analysis.workload.compute_rules import (
     BATCH_WORK,
     CASTS,
     CONSTANT,
-    COSTLY_OPS,
     FACTORING,
     FLOAT64,
     HOST_OP,
@@ -63,6 +62,7 @@ from traceview.analysis.workload.compute_rules import (
 from traceview.analysis.workload.costly_ops import (
     AGAIN,
     BY_NAME,
+    COSTLY_OPS,
     DRAWN,
     GROUPS,
     LOW_RATE,

@@ -20,7 +20,7 @@ UPDATED_BY_PRODUCTS_RATIO: Final = 0.30
 """The same of an optimizer that mostly multiplies matrices, as most do not; a choice of ours."""
 
 
-def _rule(**words: Any) -> Rule:
+def rule_about_compute(**words: Any) -> Rule:
     """A rule about compute."""
     reasons = {"graph": "the graph of the step function shows it"}
     counted = "The loss holds {exchanged} of exchanging what they compute. A finding about communication may count that, too."
@@ -29,7 +29,7 @@ def _rule(**words: Any) -> Rule:
     return Rule(states=(State.COMPUTE,), reasons=reasons, notes=notes, **words)
 
 
-FLOAT64: Final = _rule(
+FLOAT64: Final = rule_about_compute(
     code="float64-compute",
     title="{who:loses/lose} {loss} to float64[, {ops}][, {line}]",
     titles={"half": "{who:loses/lose} at least {loss} to float64[, {ops}][, {line}]"},
@@ -54,7 +54,7 @@ FLOAT64: Final = _rule(
     example="Both replicas lose at least 18.1 of 40.1 ms (45%) to float64, MatMul",
 )
 
-SLOW_PRODUCTS: Final = _rule(
+SLOW_PRODUCTS: Final = rule_about_compute(
     code="no-tensor-cores",
     title="{who:loses/lose} {loss} to float32 products off the tensor cores[: {ops}][, {line}]",
     meaning=(
@@ -74,7 +74,7 @@ SLOW_PRODUCTS: Final = _rule(
     example="GPU:0 loses 5.06 of 6.61 ms (77%) to float32 products off the tensor cores",
 )
 
-CONSTANT: Final = _rule(
+CONSTANT: Final = rule_about_compute(
     code="constant-compute",
     title="{who:spends/spend} {loss} on recomputing constants[: {ops}][ in {line}]",
     meaning="These ops read only constants, tensors and variables that no step changes: each step computes the same again.",
@@ -93,7 +93,7 @@ CONSTANT: Final = _rule(
     example="Both replicas spend 4.61 of 22.1 ms (21%) on recomputing constants: SelfAdjointEigV2 in loss, train.py:11",
 )
 
-BATCH_WORK: Final = _rule(
+BATCH_WORK: Final = rule_about_compute(
     code="batch-work-in-step",
     title="{who:spends/spend} {loss} on preparing the batch inside the step[: {ops}][ in {line}]",
     titles={"frozen": "{who:spends/spend} {loss} on frozen layers[: {ops}][ in {line}]"},
@@ -121,7 +121,7 @@ BATCH_WORK: Final = _rule(
     example="Both replicas spend 9.12 of 31.0 ms (29%) on preparing the batch inside the step: ScaleAndTranslate in call, model.py:14",
 )
 
-VARIABLE_WORK: Final = _rule(
+VARIABLE_WORK: Final = rule_about_compute(
     code="batch-free-compute",
     title="{who:spends/spend} {loss} on ops that read variables and not the batch[: {ops}][ in {line}]",
     titles={
@@ -160,7 +160,7 @@ VARIABLE_WORK: Final = _rule(
     example="GPU:0 spends 12.0 of 40.1 ms (30%) on ops that read variables and not the batch: Mul in call, train.py:28",
 )
 
-UNTRAINED: Final = _rule(
+UNTRAINED: Final = rule_about_compute(
     code="untrained-compute",
     title="{who:spends/spend} {loss} on ops that train nothing[: {ops}][ in {line}]",
     titles={
@@ -199,7 +199,7 @@ UNTRAINED: Final = _rule(
     example="CPU:0 spends 21.3 of 50.2 ms (42%) on ops that train nothing: CTCBeamSearchDecoder in update_state, train.py:41",
 )
 
-REPEATED: Final = _rule(
+REPEATED: Final = rule_about_compute(
     code="repeated-compute",
     title="{who:spends/spend} {loss} on what each device computes alike[: {ops}][ in {line}]",
     meaning="Each device computes from arrays that all have whole. Divided, each would compute its part.",
@@ -257,7 +257,7 @@ REPEATED: Final = _rule(
 COPIES_RATIO: Final = 0.20
 """The same of copies that XLA adds of arguments that are kept, or in loops; a choice of ours."""
 
-CASTS: Final = _rule(
+CASTS: Final = rule_about_compute(
     code="casts",
     title="{who:spends/spend} {loss} on casts between types[, {line}]",
     meaning="A cast computes nothing: it reads the whole tensor and writes it again.",
@@ -275,7 +275,7 @@ CASTS: Final = _rule(
     example="All 4 GPUs spend 6.00 of 50.0 ms (12%) on casts between types, train.py:31",
 )
 
-HOST_OP: Final = _rule(
+HOST_OP: Final = rule_about_compute(
     code="host-op-in-step",
     title="{who:spends/spend} {loss} in {ops}[, {line}]",
     titles={
@@ -365,7 +365,7 @@ LOOPED: Final = Rule(
     example="Both replicas spend 14.6 of 30.8 ms (47%) in loops of small ops, 16 iterations in a step: Transpose in view, train.py:82",
 )
 
-OPTIMIZER_BOUND: Final = _rule(
+OPTIMIZER_BOUND: Final = rule_about_compute(
     code="optimizer-bound",
     title="{who:spends/spend} {loss} in the optimizer[, {ops}][ in {line}]",
     titles={
@@ -410,7 +410,7 @@ OPTIMIZER_BOUND: Final = _rule(
 CHOSEN: Final = replace(OPTIMIZER_BOUND, limit=COSTLY_RATIO)
 UPDATED_BY_PRODUCTS: Final = replace(OPTIMIZER_BOUND, limit=UPDATED_BY_PRODUCTS_RATIO)
 
-FACTORING: Final = _rule(
+FACTORING: Final = rule_about_compute(
     code="matrix-factoring",
     title="{who:spends/spend} {loss} on factoring matrices[: {ops}][ in {line}]",
     meaning="Factorings go column by column: they use few cores and no tensor cores, and are often no faster on GPUs than on CPUs.",
@@ -429,7 +429,7 @@ FACTORING: Final = _rule(
     example="Both replicas spend 41.2 of 60.3 ms (68%) on factoring matrices: Svd",
 )
 
-RECOMPUTED: Final = _rule(
+RECOMPUTED: Final = rule_about_compute(
     code="rematerialization",
     title="{who:spends/spend} {loss} on recomputing activations for gradients[: {ops}][ in {line}]",
     meaning="Recomputing saves memory and costs about another forward pass.",
@@ -448,225 +448,7 @@ RECOMPUTED: Final = _rule(
     example="GPU:0 spends 5.12 of 21.0 ms (24%) on recomputing activations for gradients: dot_general in layer, train.py:18",
 )
 
-MOVING_RATIO: Final = 0.30
-"""The same of ops that only move data; but for one program with slices of an image, 671 healthy recordings had up to 22 %."""
-
-SLICES_RATIO: Final = 0.15
-"""The same of gradients of slices, which any model may have some of; a choice of ours."""
-
-AGAIN_RATIO: Final = 0.20
-"""The same of gradients that are differentiated again; a choice of ours."""
-
-FUNCTION_RATIO: Final = 0.30
-"""The same of the ops of several types of one function without products; a loss of whole pictures had 21 %, others up to 10 %."""
-
-TYPE_RATIO: Final = 0.45
-"""The same of one type of op; they had up to 39 %."""
-
-PRODUCTS_RATIO: Final = 0.20
-"""The same of products of a low rate; they had up to 16 %."""
-
-SLOW_RATE: Final = 1 / 20
-"""Of the usual FLOP/s of the products of a step; a choice of ours."""
-
-_EVERY_EIGHTH: Final = "Add it in every eighth step only, eight times as strong: a penalty on gradients need not be in each."
-
-COSTLY_OPS: Final = _rule(
-    code="costly-ops",
-    title="{who:spends/spend} {loss} on {ops}[ in {line}]",
-    titles={
-        "shuffling": "{who:spends/spend} {loss} on shuffling[: {ops}][ in {line}]",
-        "sorting": "{who:spends/spend} {loss} on sorting[: {ops}][ in {line}]",
-        "random": "{who:spends/spend} {loss} on drawing random numbers[: {ops}][ in {line}]",
-        "images": "{who:spends/spend} {loss} on transforming images[: {ops}][ in {line}]",
-        "updating": "{who:spends/spend} {loss} on copies of a tensor to change a part of it[: {ops}][ in {line}]",
-        "layout": "{who:spends/spend} {loss} on transposing tensors[: {ops}][ in {line}]",
-        "donating": "{who:spends/spend} {loss} on copies of arguments of the program",
-        "copying": "{who:spends/spend} {loss} on copies that XLA adds to loops[ in {line}]",
-        "slices": "{who:spends/spend} {loss} on gradients of slices[: {ops}][ in {line}]",
-        "zeros": "{who:spends/spend} {loss} on multiplying with zeros[: {ops}][ in {line}]",
-        "separable": "{who:spends/spend} {loss} on filters that are a column times a row[: {ops}][ in {line}]",
-        "mask": "{who:spends/spend} {loss} on results that a mask drops[: {ops}][ in {line}]",
-        "dropped": "{who:spends/spend} {loss} on results that are dropped[: {ops}][ in {line}]",
-        "order": "{who:spends/spend} {loss} on products that are small in another order[: {ops}][ in {line}]",
-        "length": "{who:spends/spend} {loss} on Fourier transforms of an unfavourable length[: {ops}][ in {line}]",
-        "again": "{who:spends/spend} {loss} on gradients of gradients[: {ops}][ in {line}]",
-        "copied": "{who:spends/spend} {loss} on products with what was repeated before[: {ops}][ in {line}]",
-        "apart": "{who:spends/spend} {loss} on gradients of a matrix that are made for each part of the batch[: {ops}][ in {line}]",
-        "pairs": "{who:spends/spend} {loss} on combining all pairs element by element[: {ops}][ in {line}]",
-        "copies": "{who:spends/spend} {loss} on computing with more rows than it needs[: {ops}][ in {line}]",
-        "examples": "{who:spends/spend} {loss} on gradients of each example, of which only the sum is used[: {ops}][ in {line}]",
-        "moving": "{who:spends/spend} {loss} on moving data[: {ops}][ in {line}]",
-        "function": "{who:spends/spend} {loss} on ops that multiply no matrices[, in {line}]",
-        "products": "{who:loses/lose} {loss} to products at a low rate[: {ops}][ in {line}]",
-    },
-    meaning="A large part of the step goes to these ops. Cheaper ones often suffice.",
-    notes={
-        "separable": (
-            "Two convolutions, along columns and along rows, give the same. Instead of n x n two of n took about 5 / n of the time; the loss is the rest."
-        ),
-        "dropped": "A slice or a diagonal keeps a third of the results or less, and nothing else reads them. The loss is the rest, with its gradients.",
-        "mask": (
-            "They compute what a mask, such as a `one_hot`, or an index then leaves a part of. The program says how large it is; the "
-            "loss is the rest."
-        ),
-        "zeros": (
-            "One factor is nearly all zeros: a diagonal matrix, one number in each row, or a constant. The loss is all but the part of the "
-            "others, of a constant 16 times that."
-        ),
-        "copies": "The program repeats rows before it computes with them, or adds up the rows of the result: fewer would do.",
-        "copied": "Rows that are the same are multiplied again and again, perhaps joined with others. The loss is the part that is the same again.",
-        "apart": "They are then summed, and the loss is what one product over the whole batch would save.",
-        "pairs": "Each row of a tensor is combined with each row of another, and what that gives is added up.",
-        "again": (
-            "The loss of the model contains a gradient of these layers, which is differentiated again. With JAX their own forward and "
-            "backward pass is not counted."
-        ),
-        "examples": "The program adds them up and does nothing else with them: that sum is one product of matrices.",
-        "length": "Their length has a large prime factor. The loss is about what they would take less without: half or more of it.",
-        "order": "They multiply three matrices: `(a @ b) @ c` and `a @ (b @ c)` are the same, and one has far fewer operations.",
-        "moving": "They put numbers in other places. The gradient of a slice is as large as the whole tensor, and all are added.",
-        "function": "Each reads all of its input and writes all of its result, while products of matrices use a number often.",
-        "products": (
-            "Other products of the step do 20 times their FLOP/s or more; the loss is what they would take less at the usual rate."
-        ),
-    },
-    starts_at=(
-        "{limit} of the GPU time: ops that sort, draw random numbers, transform images, transpose, copy a tensor to change a part, or combine all pairs of rows, and "
-        "read more than constants; Fourier transforms of a length with a large prime factor; products of more rows than needed, or of what a mask, an index or a slice drops; gradients of each example "
-        f"of which only the sum is used; products with diagonal or one-hot matrices; filters that are a column times a row. {numbers.chosen('limit_ratio', SLICES_RATIO)}: gradients of slices. {numbers.chosen('limit_ratio', AGAIN_RATIO)}: "
-        "gradients that are differentiated again, unless they are more than {most_again_ratio} of the compute; copies that XLA adds. "
-        f"{numbers.chosen('limit_ratio', MOVING_RATIO)}: ops that only move data; a function, or layer, without products. {numbers.chosen('limit_ratio', PRODUCTS_RATIO)}: "
-        "lost to products at less than a twentieth of the usual rate. "
-        f"{numbers.chosen('limit_ratio', TYPE_RATIO)}: one type of op, no product. What other devices wait meanwhile counts, too"
-    ),
-    limit=COSTLY_RATIO,
-    # A choice of ours: with more of it the step is made for it.
-    limits={"most_again_ratio": 0.8},
-    action="Find an op that does less, or do it every 100th step.",
-    actions={
-        "moving": (
-            "Take tensors apart with one `tf.unstack` or `tf.split`, and collect parts in a `tf.TensorArray`; or reshape instead.",
-            "The gradient of 8 slices took 12.3 ms, of `tf.unstack` 1.2. `TimeDistributed`: reshape time into the batch.",
-        ),
-        "order": (
-            "Multiply narrow matrices first: `(rows @ down) @ up`, or without a softmax `queries @ (keys.T @ values)`; gradients then do so, too.",
-            "So adapters are quicker beside a layer than added to its weights: its own gradient, as large as these, is not made.",
-        ),
-        "length": (
-            "Pad to a length of small prime factors, such as the next power of two: `jnp.fft.rfft(rows, n=8192)`.",
-            "Transforms of 8,191 numbers, a prime, took 4.4 ms, of 8,192 0.5, and of 8,194 = 2 * 17 * 241 1.2 (JAX 0.10).",
-        ),
-        "again": (
-            _EVERY_EIGHTH,
-            "A gradient penalty in each step took 11.6 ms, in every eighth 6.5. In a `tf.function` a Python `bool` chooses: two graphs.",
-        ),
-        "copies": (
-            "Compute first, then repeat: a layer that treats each row, or pixel, by itself belongs before `jnp.repeat`, `UpSampling2D` and overlapping windows.",
-            "A step that narrows channels before it enlarges pictures took 6.7 instead of 12.4 ms (JAX 0.10, two cores).",
-        ),
-        "copied": (
-            "Multiply first, then repeat: instead of joining a repeated context with each row, a layer for each, and add what they give.",
-            "`Dense(n)(rows) + Dense(n)(context)[:, None]` is the same layer; a step took 4.3 instead of 8.1 ms (two cores).",
-        ),
-        "apart": (
-            "Multiply with the matrix once: `tf.tensordot(tensor, matrix, 1)` for `@`, and letters for the dots of an einsum, `'bti,io->bto'`.",
-            "A step of two such layers took 11 instead of 16 ms; the gradient of an einsum with dots 300 instead of 4 (two cores).",
-        ),
-        "pairs": (
-            "Let a product of matrices combine them: |a|² + |b|² - 2ab for squared distances, `tf.matmul(a, b, transpose_b=True)`.",
-            (
-                "With the product instead of the differences of all pairs a step took 4.1 instead of 12.5 ms. "
-                "Where no product gives it, use fewer rows: the time grows with their square."
-            ),
-        ),
-        "jax-again": (
-            _EVERY_EIGHTH,
-            "With a gradient penalty a step took 3.6 ms, without it 1.8. A static argument of `jax.jit` chooses: two programs.",
-        ),
-        "examples": (
-            "Take the gradient of the mean loss, `jax.grad` of one function of the batch, not the mean of `jax.vmap(jax.grad(loss))`.",
-            "With it a step of three layers and 128 examples took 2.9 instead of 7.2 ms (JAX 0.10, two cores).",
-        ),
-        "zeros": (
-            "Add up the entries that are not 0: `jax.ops.segment_sum(rows[source], target, count)`, or `jnp.take` for a row each.",
-            "A list of the entries holds the same: their rows, their columns, and their values, if these are not all 1.",
-        ),
-        "zero": (
-            "Multiply number by number: `rows * gates[:, None]` is `rows @ tf.linalg.diag(gates)`. `tf.gather(table, ids)` is a product with a `tf.one_hot`.",
-            "With the gates of three layers as diagonal matrices a step took 27.5 ms, number by number 17.3 (TensorFlow 2.21, two cores).",
-        ),
-        "separable": (
-            "Convolve along columns, then along rows: a filter of n x 1, one of 1 x n. A blur by a Gaussian or a mean is such a product.",
-            "With 25 x 25 and its gradients a step took 21.8 ms, with the two 13.9 (TensorFlow 2.21, two cores).",
-        ),
-        "dropped": (
-            "Pick first, then multiply: `head(states[:, -1])`, not `head(states)[:, -1]`; `tf.reduce_sum(a * b, -1)`, not a diagonal.",
-            "Let a convolution take `strides`: with `strides=4` instead of a slice of every fourth result a step took 29 instead of 37 ms (TensorFlow 2.21, two cores).",
-        ),
-        "mask": (
-            "Pick first, then multiply: `states[places] @ weights`, not a mask over the results of all places.",
-            "Experts: sort the words by their expert, so that each multiplies its own, instead of a `one_hot` over all of them.",
-        ),
-        "jax-moving": "Reshape where that does, and keep large arrays in one order and place through the step.",
-        "function": (
-            "Compute fewer numbers: those over all pairs or triples of a batch grow with its square or cube.",
-            "A loss of the hardest of each row took half of a step less than that of all triples; `jit_compile=True` 2% less.",
-        ),
-        "products": (
-            "Replace what makes them: convolutions in groups, of a few channels or of many taps, gradients of strided ones, single rows.",
-            (
-                "A filter of 96 taps took 27% of a step, by `jnp.fft.rfft` 4% (JAX 0.10). Zeros as a fourth channel, `jnp.pad`, left 3.5 of 6.5 ms of a step. `jax.vmap` over kernels makes a "
-                "convolution in groups: a loop over the kernels in Python took half of the time."
-            ),
-        ),
-        "slices": (
-            "Cut it at once, `tf.split(values, count, axis)`: its gradient joins the parts, that of a slice is zeros of the whole around each.",
-            "With 32 slices of one tensor a step took 24 ms, with `tf.split` 17 (TensorFlow 2.21, two cores).",
-        ),
-        "sorting": (
-            "Ask for the largest alone, `tf.math.top_k(values, k)`: it took 0.8 ms where `tf.argsort` of 200,000 took 27.",
-            "Or sort every 100th step.",
-        ),
-        "jax-sorting": (
-            "Ask for the largest alone, `jax.lax.top_k(values, k)`: it took 0.3 ms where `argsort` of 200,000 took 63.",
-            "Or sort every 100th step.",
-        ),
-        "shuffling": (
-            "Draw places with `jax.random.randint`, or without repeats `jax.lax.top_k(jax.random.uniform(key, (n,)), k)[1]`; permute once per epoch.",
-            "`permutation`, and `choice` with `replace=False`, sort all places: 116 ms for 256 of 200,000, `top_k` 2.4, `randint` 0.05 (JAX 0.10).",
-        ),
-        "random": (
-            "Draw fewer numbers: one for each row or channel, not each element; or by a simpler distribution, such as uniform.",
-            "`Dropout(noise_shape=...)` and `SpatialDropout1D` do that. Noise that may repeat can be drawn once for many steps.",
-        ),
-        "jax-random": (
-            "Draw fewer numbers: one for each row or channel, not each element; or by a simpler distribution, such as uniform.",
-            "`categorical` draws one per class: 512 of 1,200 classes took 6.3 ms, `jnp.searchsorted(jnp.cumsum(chances), uniform(key, shape))` 0.1 (JAX 0.10).",
-        ),
-        "exchanged_random": (
-            "Let each device draw its own part: `jax.config.update('jax_threefry_partitionable', True)`, as JAX does from 0.5 on.",
-            "Without it each device makes all numbers, or gathers them. The numbers differ from those before.",
-        ),
-        "images": (
-            "Move it into the input pipeline, `dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)`.",
-            "There it runs beside the step. Layers of Keras work there, too: `dataset.map(lambda x, y: (layer(x), y))`.",
-        ),
-        "updating": (
-            "Keep it in a variable, and change that in place: `bank.scatter_nd_update(places, rows)`.",
-            "`tf.tensor_scatter_nd_update` copies all of it: 10 MB in 1.0 to 2.8 ms, of which it changed 3%; in place that took 0.25 (two cores).",
-        ),
-        "layout": (
-            "Keep one order of dimensions throughout, that of the kernels: `data_format='channels_last'` in layers and input.",
-            "Four residual blocks of convolutions that transposed their input and result took 13 to 16% less without.",
-        ),
-        "donating": "Donate what the step replaces: `jax.jit(step, donate_argnums=0)`; else XLA copies it whole to change a part of it.",
-        "copying": "In a `while` or `scan` of a program keep large arrays that do not change out of the carry.",
-    },
-    example="CPU:0 spends 33.1 of 38.0 ms (87%) on sorting: sort in choose, train.py:17",
-)
-
-SECOND_FORWARD: Final = _rule(
+SECOND_FORWARD: Final = rule_about_compute(
     code="second-forward",
     title="{who:spends/spend} {loss} in a second forward pass, {function}",
     meaning="This compiled function computes no gradients, and repeats layers that the one that trains runs in the same steps.",

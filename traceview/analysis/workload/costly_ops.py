@@ -27,23 +27,18 @@ from traceview.analysis.measures.op_work import (
 )
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.workload.compute_rules import (
-    AGAIN_RATIO,
     CHOSEN,
     COPIES_RATIO,
-    COSTLY_OPS,
+    COSTLY_RATIO,
     FACTORING,
-    FUNCTION_RATIO,
-    MOVING_RATIO,
-    PRODUCTS_RATIO,
     RECOMPUTED,
-    SLICES_RATIO,
-    SLOW_RATE,
-    TYPE_RATIO,
     UNTRAINED,
+    rule_about_compute,
 )
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
+from traceview.document import numbers
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import (
     Phase,
@@ -52,6 +47,224 @@ from traceview.trace.device.op_names import (
     op_names,
 )
 from traceview.xplane.columns import Instruction
+
+_MOVING_RATIO: Final = 0.30
+"""Of the GPU time, in ops that only move data; but for one program with slices of an image, 671 healthy recordings had up to 22 %."""
+
+_SLICES_RATIO: Final = 0.15
+"""The same of gradients of slices, which any model may have some of; a choice of ours."""
+
+_AGAIN_RATIO: Final = 0.20
+"""The same of gradients that are differentiated again; a choice of ours."""
+
+_FUNCTION_RATIO: Final = 0.30
+"""The same of the ops of several types of one function without products; a loss of whole pictures had 21 %, others up to 10 %."""
+
+_TYPE_RATIO: Final = 0.45
+"""The same of one type of op; they had up to 39 %."""
+
+_PRODUCTS_RATIO: Final = 0.20
+"""The same of products of a low rate; they had up to 16 %."""
+
+_SLOW_RATE: Final = 1 / 20
+"""Of the usual FLOP/s of the products of a step; a choice of ours."""
+
+_EVERY_EIGHTH: Final = "Add it in every eighth step only, eight times as strong: a penalty on gradients need not be in each."
+
+COSTLY_OPS: Final = rule_about_compute(
+    code="costly-ops",
+    title="{who:spends/spend} {loss} on {ops}[ in {line}]",
+    titles={
+        "shuffling": "{who:spends/spend} {loss} on shuffling[: {ops}][ in {line}]",
+        "sorting": "{who:spends/spend} {loss} on sorting[: {ops}][ in {line}]",
+        "random": "{who:spends/spend} {loss} on drawing random numbers[: {ops}][ in {line}]",
+        "images": "{who:spends/spend} {loss} on transforming images[: {ops}][ in {line}]",
+        "updating": "{who:spends/spend} {loss} on copies of a tensor to change a part of it[: {ops}][ in {line}]",
+        "layout": "{who:spends/spend} {loss} on transposing tensors[: {ops}][ in {line}]",
+        "donating": "{who:spends/spend} {loss} on copies of arguments of the program",
+        "copying": "{who:spends/spend} {loss} on copies that XLA adds to loops[ in {line}]",
+        "slices": "{who:spends/spend} {loss} on gradients of slices[: {ops}][ in {line}]",
+        "zeros": "{who:spends/spend} {loss} on multiplying with zeros[: {ops}][ in {line}]",
+        "separable": "{who:spends/spend} {loss} on filters that are a column times a row[: {ops}][ in {line}]",
+        "mask": "{who:spends/spend} {loss} on results that a mask drops[: {ops}][ in {line}]",
+        "dropped": "{who:spends/spend} {loss} on results that are dropped[: {ops}][ in {line}]",
+        "order": "{who:spends/spend} {loss} on products that are small in another order[: {ops}][ in {line}]",
+        "length": "{who:spends/spend} {loss} on Fourier transforms of an unfavourable length[: {ops}][ in {line}]",
+        "again": "{who:spends/spend} {loss} on gradients of gradients[: {ops}][ in {line}]",
+        "copied": "{who:spends/spend} {loss} on products with what was repeated before[: {ops}][ in {line}]",
+        "apart": "{who:spends/spend} {loss} on gradients of a matrix that are made for each part of the batch[: {ops}][ in {line}]",
+        "pairs": "{who:spends/spend} {loss} on combining all pairs element by element[: {ops}][ in {line}]",
+        "copies": "{who:spends/spend} {loss} on computing with more rows than it needs[: {ops}][ in {line}]",
+        "examples": "{who:spends/spend} {loss} on gradients of each example, of which only the sum is used[: {ops}][ in {line}]",
+        "moving": "{who:spends/spend} {loss} on moving data[: {ops}][ in {line}]",
+        "function": "{who:spends/spend} {loss} on ops that multiply no matrices[, in {line}]",
+        "products": "{who:loses/lose} {loss} to products at a low rate[: {ops}][ in {line}]",
+    },
+    meaning="A large part of the step goes to these ops. Cheaper ones often suffice.",
+    notes={
+        "separable": (
+            "Two convolutions, along columns and along rows, give the same. Instead of n x n two of n took about 5 / n of the time; the loss is the rest."
+        ),
+        "dropped": "A slice or a diagonal keeps a third of the results or less, and nothing else reads them. The loss is the rest, with its gradients.",
+        "mask": (
+            "They compute what a mask, such as a `one_hot`, or an index then leaves a part of. The program says how large it is; the "
+            "loss is the rest."
+        ),
+        "zeros": (
+            "One factor is nearly all zeros: a diagonal matrix, one number in each row, or a constant. The loss is all but the part of the "
+            "others, of a constant 16 times that."
+        ),
+        "copies": "The program repeats rows before it computes with them, or adds up the rows of the result: fewer would do.",
+        "copied": "Rows that are the same are multiplied again and again, perhaps joined with others. The loss is the part that is the same again.",
+        "apart": "They are then summed, and the loss is what one product over the whole batch would save.",
+        "pairs": "Each row of a tensor is combined with each row of another, and what that gives is added up.",
+        "again": (
+            "The loss of the model contains a gradient of these layers, which is differentiated again. With JAX their own forward and "
+            "backward pass is not counted."
+        ),
+        "examples": "The program adds them up and does nothing else with them: that sum is one product of matrices.",
+        "length": "Their length has a large prime factor. The loss is about what they would take less without: half or more of it.",
+        "order": "They multiply three matrices: `(a @ b) @ c` and `a @ (b @ c)` are the same, and one has far fewer operations.",
+        "moving": "They put numbers in other places. The gradient of a slice is as large as the whole tensor, and all are added.",
+        "function": "Each reads all of its input and writes all of its result, while products of matrices use a number often.",
+        "products": (
+            "Other products of the step do 20 times their FLOP/s or more; the loss is what they would take less at the usual rate."
+        ),
+    },
+    starts_at=(
+        "{limit} of the GPU time: ops that sort, draw random numbers, transform images, transpose, copy a tensor to change a part, or combine all pairs of rows, and "
+        "read more than constants; Fourier transforms of a length with a large prime factor; products of more rows than needed, or of what a mask, an index or a slice drops; gradients of each example "
+        f"of which only the sum is used; products with diagonal or one-hot matrices; filters that are a column times a row. {numbers.chosen('limit_ratio', _SLICES_RATIO)}: gradients of slices. {numbers.chosen('limit_ratio', _AGAIN_RATIO)}: "
+        "gradients that are differentiated again, unless they are more than {most_again_ratio} of the compute; copies that XLA adds. "
+        f"{numbers.chosen('limit_ratio', _MOVING_RATIO)}: ops that only move data; a function, or layer, without products. {numbers.chosen('limit_ratio', _PRODUCTS_RATIO)}: "
+        "lost to products at less than a twentieth of the usual rate. "
+        f"{numbers.chosen('limit_ratio', _TYPE_RATIO)}: one type of op, no product. What other devices wait meanwhile counts, too"
+    ),
+    limit=COSTLY_RATIO,
+    # A choice of ours: with more of it the step is made for it.
+    limits={"most_again_ratio": 0.8},
+    action="Find an op that does less, or do it every 100th step.",
+    actions={
+        "moving": (
+            "Take tensors apart with one `tf.unstack` or `tf.split`, and collect parts in a `tf.TensorArray`; or reshape instead.",
+            "The gradient of 8 slices took 12.3 ms, of `tf.unstack` 1.2. `TimeDistributed`: reshape time into the batch.",
+        ),
+        "order": (
+            "Multiply narrow matrices first: `(rows @ down) @ up`, or without a softmax `queries @ (keys.T @ values)`; gradients then do so, too.",
+            "So adapters are quicker beside a layer than added to its weights: its own gradient, as large as these, is not made.",
+        ),
+        "length": (
+            "Pad to a length of small prime factors, such as the next power of two: `jnp.fft.rfft(rows, n=8192)`.",
+            "Transforms of 8,191 numbers, a prime, took 4.4 ms, of 8,192 0.5, and of 8,194 = 2 * 17 * 241 1.2 (JAX 0.10).",
+        ),
+        "again": (
+            _EVERY_EIGHTH,
+            "A gradient penalty in each step took 11.6 ms, in every eighth 6.5. In a `tf.function` a Python `bool` chooses: two graphs.",
+        ),
+        "copies": (
+            "Compute first, then repeat: a layer that treats each row, or pixel, by itself belongs before `jnp.repeat`, `UpSampling2D` and overlapping windows.",
+            "A step that narrows channels before it enlarges pictures took 6.7 instead of 12.4 ms (JAX 0.10, two cores).",
+        ),
+        "copied": (
+            "Multiply first, then repeat: instead of joining a repeated context with each row, a layer for each, and add what they give.",
+            "`Dense(n)(rows) + Dense(n)(context)[:, None]` is the same layer; a step took 4.3 instead of 8.1 ms (two cores).",
+        ),
+        "apart": (
+            "Multiply with the matrix once: `tf.tensordot(tensor, matrix, 1)` for `@`, and letters for the dots of an einsum, `'bti,io->bto'`.",
+            "A step of two such layers took 11 instead of 16 ms; the gradient of an einsum with dots 300 instead of 4 (two cores).",
+        ),
+        "pairs": (
+            "Let a product of matrices combine them: |a|² + |b|² - 2ab for squared distances, `tf.matmul(a, b, transpose_b=True)`.",
+            (
+                "With the product instead of the differences of all pairs a step took 4.1 instead of 12.5 ms. "
+                "Where no product gives it, use fewer rows: the time grows with their square."
+            ),
+        ),
+        "jax-again": (
+            _EVERY_EIGHTH,
+            "With a gradient penalty a step took 3.6 ms, without it 1.8. A static argument of `jax.jit` chooses: two programs.",
+        ),
+        "examples": (
+            "Take the gradient of the mean loss, `jax.grad` of one function of the batch, not the mean of `jax.vmap(jax.grad(loss))`.",
+            "With it a step of three layers and 128 examples took 2.9 instead of 7.2 ms (JAX 0.10, two cores).",
+        ),
+        "zeros": (
+            "Add up the entries that are not 0: `jax.ops.segment_sum(rows[source], target, count)`, or `jnp.take` for a row each.",
+            "A list of the entries holds the same: their rows, their columns, and their values, if these are not all 1.",
+        ),
+        "zero": (
+            "Multiply number by number: `rows * gates[:, None]` is `rows @ tf.linalg.diag(gates)`. `tf.gather(table, ids)` is a product with a `tf.one_hot`.",
+            "With the gates of three layers as diagonal matrices a step took 27.5 ms, number by number 17.3 (TensorFlow 2.21, two cores).",
+        ),
+        "separable": (
+            "Convolve along columns, then along rows: a filter of n x 1, one of 1 x n. A blur by a Gaussian or a mean is such a product.",
+            "With 25 x 25 and its gradients a step took 21.8 ms, with the two 13.9 (TensorFlow 2.21, two cores).",
+        ),
+        "dropped": (
+            "Pick first, then multiply: `head(states[:, -1])`, not `head(states)[:, -1]`; `tf.reduce_sum(a * b, -1)`, not a diagonal.",
+            "Let a convolution take `strides`: with `strides=4` instead of a slice of every fourth result a step took 29 instead of 37 ms (TensorFlow 2.21, two cores).",
+        ),
+        "mask": (
+            "Pick first, then multiply: `states[places] @ weights`, not a mask over the results of all places.",
+            "Experts: sort the words by their expert, so that each multiplies its own, instead of a `one_hot` over all of them.",
+        ),
+        "jax-moving": "Reshape where that does, and keep large arrays in one order and place through the step.",
+        "function": (
+            "Compute fewer numbers: those over all pairs or triples of a batch grow with its square or cube.",
+            "A loss of the hardest of each row took half of a step less than that of all triples; `jit_compile=True` 2% less.",
+        ),
+        "products": (
+            "Replace what makes them: convolutions in groups, of a few channels or of many taps, gradients of strided ones, single rows.",
+            (
+                "A filter of 96 taps took 27% of a step, by `jnp.fft.rfft` 4% (JAX 0.10). Zeros as a fourth channel, `jnp.pad`, left 3.5 of 6.5 ms of a step. `jax.vmap` over kernels makes a "
+                "convolution in groups: a loop over the kernels in Python took half of the time."
+            ),
+        ),
+        "slices": (
+            "Cut it at once, `tf.split(values, count, axis)`: its gradient joins the parts, that of a slice is zeros of the whole around each.",
+            "With 32 slices of one tensor a step took 24 ms, with `tf.split` 17 (TensorFlow 2.21, two cores).",
+        ),
+        "sorting": (
+            "Ask for the largest alone, `tf.math.top_k(values, k)`: it took 0.8 ms where `tf.argsort` of 200,000 took 27.",
+            "Or sort every 100th step.",
+        ),
+        "jax-sorting": (
+            "Ask for the largest alone, `jax.lax.top_k(values, k)`: it took 0.3 ms where `argsort` of 200,000 took 63.",
+            "Or sort every 100th step.",
+        ),
+        "shuffling": (
+            "Draw places with `jax.random.randint`, or without repeats `jax.lax.top_k(jax.random.uniform(key, (n,)), k)[1]`; permute once per epoch.",
+            "`permutation`, and `choice` with `replace=False`, sort all places: 116 ms for 256 of 200,000, `top_k` 2.4, `randint` 0.05 (JAX 0.10).",
+        ),
+        "random": (
+            "Draw fewer numbers: one for each row or channel, not each element; or by a simpler distribution, such as uniform.",
+            "`Dropout(noise_shape=...)` and `SpatialDropout1D` do that. Noise that may repeat can be drawn once for many steps.",
+        ),
+        "jax-random": (
+            "Draw fewer numbers: one for each row or channel, not each element; or by a simpler distribution, such as uniform.",
+            "`categorical` draws one per class: 512 of 1,200 classes took 6.3 ms, `jnp.searchsorted(jnp.cumsum(chances), uniform(key, shape))` 0.1 (JAX 0.10).",
+        ),
+        "exchanged_random": (
+            "Let each device draw its own part: `jax.config.update('jax_threefry_partitionable', True)`, as JAX does from 0.5 on.",
+            "Without it each device makes all numbers, or gathers them. The numbers differ from those before.",
+        ),
+        "images": (
+            "Move it into the input pipeline, `dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)`.",
+            "There it runs beside the step. Layers of Keras work there, too: `dataset.map(lambda x, y: (layer(x), y))`.",
+        ),
+        "updating": (
+            "Keep it in a variable, and change that in place: `bank.scatter_nd_update(places, rows)`.",
+            "`tf.tensor_scatter_nd_update` copies all of it: 10 MB in 1.0 to 2.8 ms, of which it changed 3%; in place that took 0.25 (two cores).",
+        ),
+        "layout": (
+            "Keep one order of dimensions throughout, that of the kernels: `data_format='channels_last'` in layers and input.",
+            "Four residual blocks of convolutions that transposed their input and result took 13 to 16% less without.",
+        ),
+        "donating": "Donate what the step replaces: `jax.jit(step, donate_argnums=0)`; else XLA copies it whole to change a part of it.",
+        "copying": "In a `while` or `scan` of a program keep large arrays that do not change out of the carry.",
+    },
+    example="CPU:0 spends 33.1 of 38.0 ms (87%) on sorting: sort in choose, train.py:17",
+)
 
 
 def types_of_labels(context: Context) -> tuple[tuple[str, ...], Int64Array]:
@@ -306,18 +519,18 @@ class Group(Struct, frozen=True):
     choose: Callable[[Context, BoolArray], BoolArray]
 
 
-AGAIN: Final = replace(COSTLY_OPS, limit=AGAIN_RATIO)
-SLICES: Final = replace(COSTLY_OPS, limit=SLICES_RATIO)
+AGAIN: Final = replace(COSTLY_OPS, limit=_AGAIN_RATIO)
+SLICES: Final = replace(COSTLY_OPS, limit=_SLICES_RATIO)
 
 GROUPS: Final = (
-    Group(replace(COSTLY_OPS, limit=MOVING_RATIO), "moving", moving),
-    Group(replace(COSTLY_OPS, limit=FUNCTION_RATIO), "function", of_one_function),
-    Group(replace(COSTLY_OPS, limit=TYPE_RATIO), "", of_one_type),
-    Group(replace(COSTLY_OPS, limit=TYPE_RATIO), "function", partial(of_one_function, most=1.0)),
+    Group(replace(COSTLY_OPS, limit=_MOVING_RATIO), "moving", moving),
+    Group(replace(COSTLY_OPS, limit=_FUNCTION_RATIO), "function", of_one_function),
+    Group(replace(COSTLY_OPS, limit=_TYPE_RATIO), "", of_one_type),
+    Group(replace(COSTLY_OPS, limit=_TYPE_RATIO), "function", partial(of_one_function, most=1.0)),
 )
 """In this order: what a finding is about is in no later group."""
 
-LOW_RATE: Final = replace(COSTLY_OPS, limit=PRODUCTS_RATIO)
+LOW_RATE: Final = replace(COSTLY_OPS, limit=_PRODUCTS_RATIO)
 
 
 _Floats = npt.NDArray[np.float64]
@@ -331,7 +544,7 @@ def slow_products(context: Context) -> tuple[BoolArray, float]:
     flops, ps, usual = context.once(_usual_rate)
     types, of_label = context.once(types_of_labels)
     is_apart = np.array(["Depthwise" in type_ for type_ in types], dtype=np.bool_)[of_label]
-    is_slow: BoolArray = (flops > 0) & (flops < SLOW_RATE * usual * ps) & ~is_apart
+    is_slow: BoolArray = (flops > 0) & (flops < _SLOW_RATE * usual * ps) & ~is_apart
     return is_slow, saved_at_usual_rate(context, is_slow)
 
 
