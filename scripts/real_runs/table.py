@@ -791,6 +791,10 @@ _PROGRAMS: Final = (
         second=("untrained-compute",),
         present={"callback-stall": 0.5},
     ),
+    Program("fit_remat_scope", ("rematerialization",)),
+    Program("loop_diagonal_gates", ("costly-ops",)),
+    Program("loop_wide_blur_and_vectorize", ("costly-ops",), second=_PYTHON),
+    Program("jax_windows_first_and_list_index", ("costly-ops",), second=_PYTHON),
 )
 
 PROGRAMS: Final = {program.name: program for program in _PROGRAMS}
