@@ -20,6 +20,7 @@ def found(
     turns: int = 16,
     length_ms: float = 0.04,
     other_ms: float = 10.0,
+    gap_ms: float = GAP_MS,
     scope: str = "map/while",
     code: str = "loop-bound",
     sidecar: dict[str, Any] | None = None,
@@ -29,13 +30,13 @@ def found(
     for step in marked_steps(trace):
         executor = trace.thread("tf_Compute_1", 901)
         step.host("FunctionRun", 1, 1.1, {"_pt": 3, "_p": round(step.start_ms) * 10})
-        at_ms, each_ms = 12.0, length_ms + GAP_MS
+        at_ms, each_ms = 12.0, length_ms + gap_ms
         runs: dict[str, Any] = {"_ct": 3, "_c": round(step.start_ms) * 10, "id": 1, "iter_num": 0}
         step.host("ExecutorState::Process", 1.2, 40, runs, thread=executor)
         step.host("model/dense/MatMul:MatMul", 2, 2 + other_ms, thread=executor)
         for turn in range(turns):
             for place, op in enumerate((f"{scope}/Exp:Exp", f"{scope}/Add:AddV2")):
-                begin_ms = at_ms + (2 * turn + place) * each_ms + GAP_MS
+                begin_ms = at_ms + (2 * turn + place) * each_ms + gap_ms
                 step.host(op, begin_ms, begin_ms + length_ms, thread=executor)
     return finding_of(analyzed(folder, trace, sidecar=sidecar), code)
 
@@ -84,3 +85,9 @@ def test_ops_that_a_step_could_be_without_cost_their_dispatch(
     assert "The loss holds their dispatch." in finding.explanation
     assert found(tmp_path / "dispatch", turns=15, code="host-bound", sidecar=sidecar) is None
     assert found(tmp_path / "all", turns=15, code="host-bound") is not None
+
+
+def test_what_an_op_waits_for_beside_its_dispatch_is_not_its_own(tmp_path: Path) -> None:
+    """Gaps of 0.22 ms are longer than the dispatch of an op."""
+    sidecar = {"graphs": {"untrained_ops": ["map/while/Exp", "map/while/Add"]}}
+    assert found(tmp_path, turns=15, gap_ms=0.22, code="untrained-compute", sidecar=sidecar) is None

@@ -30,6 +30,7 @@ from traceview.analysis.rules.words import Argument, Line
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, union
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
+from traceview.base.units import PS_PER_US
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
@@ -114,15 +115,27 @@ DISPATCH: Final = (State.HOST_OPS, State.LAUNCH)
 LEFT_OUT_RATIO: Final = 0.12
 """Of the GPU time in ops that a step could be without, from which on these are a finding."""
 
+_LONGEST_DISPATCH_PS: Final = 200 * PS_PER_US
+"""Before an op; what is longer waits for more than its dispatch. A choice of ours: a hundred ops take 20 µs each."""
+
+
+def dispatch_of_labels(
+    context: Context, is_wanted: BoolArray, devices: Collection[int] | None = None
+) -> BoolArray:
+    """The rows of the ledger in which some devices, by default all, wait for the dispatch of what these labels name, bool `[n]`."""
+    rows = rows_of_labels(context, is_wanted, devices, DISPATCH)
+    rows &= context.ledger.columns.duration_ps <= _LONGEST_DISPATCH_PS
+    return rows
+
 
 def dispatch_left_out(context: Context) -> BoolArray:
     """The rows of the ledger in which ops are handed over that a step could be without, as graphs of the capture say, bool `[n]`."""
     ledger, named = context.ledger, context.trace.once(named_in_graphs)
     found = np.zeros(ledger.count, dtype=np.bool_)
     for field in ("constant_ops", "batch_ops", "untrained_ops"):
-        rows = rows_of_labels(context, named[field], states=(State.COMPUTE, *DISPATCH))
-        if ledger.loss(rows).share >= LEFT_OUT_RATIO:
-            found |= rows & ledger.rows(states=DISPATCH)
+        dispatch = dispatch_of_labels(context, named[field])
+        if ledger.loss(dispatch | rows_of_labels(context, named[field])).share >= LEFT_OUT_RATIO:
+            found |= dispatch
     return found
 
 

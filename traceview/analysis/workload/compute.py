@@ -30,7 +30,7 @@ from traceview.analysis.facts.layers import (
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.graph_loops import graph_loops
 from traceview.analysis.measures.op_work import (
-    DISPATCH,
+    dispatch_of_labels,
     label_flops,
     label_ps,
     line_of,
@@ -497,7 +497,7 @@ def _of_ops(
     arguments = _named(context, types, by_label)
     rows = ops.rows | also
     notes = [note, key]
-    if rule in _LEFT_OUT and (dispatch := rows_of_labels(context, labels, devices, DISPATCH)).any():
+    if rule in _LEFT_OUT and (dispatch := dispatch_of_labels(context, labels, devices)).any():
         rows |= dispatch
         notes.append("dispatch")
     exchanged = context.ledger.loss(rows & context.ledger.rows(states=(State.COMMUNICATION,)))
