@@ -29,22 +29,7 @@ LINE_OF = {
 
 
 def lines_of(*graphs: dict[str, int | None]) -> GraphLines:
-    return GraphLines(
-        [
-            GraphValues(
-                *((),) * 15,
-                None,
-                None,
-                None,
-                (),
-                LINES,
-                graph,
-                {},
-                (),
-            )
-            for graph in graphs
-        ]
-    )
+    return GraphLines([GraphValues(lines=LINES, line_of=graph) for graph in graphs])
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,22 @@ def test_ids_agree_modulo_two_to_the_64_and_only_on_other_threads_is_waiting(
     assert found["Root::Prefetch::Map"].waiting_ps == 0
 
 
+def test_stages_of_one_kind_in_each_other_are_one(tmp_path: Path) -> None:
+    """Their calls are those from outside; each takes some of the time by itself."""
+
+    def build(_: CudaTrace, step: Step) -> None:
+        step.host("Iterator::Root::Concatenate[0]", 0, 10, {"id": 1})
+        step.host("Iterator::Root::Concatenate[0]::Concatenate[0]", 1, 9, {"id": 2, "parent_id": 1})
+        name = "Iterator::Root::Concatenate[0]::Concatenate[1]::TFRecord"
+        step.host(name, 2, 8, {"id": 3, "parent_id": 2})
+        step.host("Iterator::Root::Concatenate[1]", 11, 13, {"id": 1})
+
+    found = stages(tmp_path, build)
+    assert [*found] == ["Root::Concatenate", "Root::Concatenate::TFRecord"]
+    joined = found["Root::Concatenate"]
+    assert (joined.calls, joined.total_ps, joined.self_ps) == (2, ms(12), ms(6))
+
+
 def test_iterators_that_ask_each_other_in_a_circle_end(tmp_path: Path) -> None:
     def build(_: CudaTrace, step: Step) -> None:
         step.host("Iterator::A", 0, 1, {"id": 1, "parent_id": 3})

