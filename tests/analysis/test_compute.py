@@ -757,6 +757,12 @@ def test_what_a_product_would_not_need_is_the_loss(kind: str, title: str, tmp_pa
     assert title_of(report, "batch-work-in-step") == ""
 
 
+def test_what_a_step_computes_several_times(tmp_path: Path) -> None:
+    ops = [("x:MatMul", 12.0), ("y:MatMul", 20.0)]
+    said = title_of(ran(tmp_path, ops, same_ops=["x"]), "repeated-compute")
+    assert said == "GPU:0 spends 12.0 of 50.0 ms (24%) on computing the same several times: MatMul"
+
+
 def test_recomputed_activations_of_a_graph(tmp_path: Path) -> None:
     ops = [("x:MatMul", 12.0), ("y:MatMul", 20.0)]
     said = title_of(ran(tmp_path, ops, recomputed_ops=["x"]), "rematerialization")

@@ -475,6 +475,39 @@ def with_choice(layer):
     return lambda rows: layer(rows + tf.where(tf.equal(rows[0, 0], rows[0, 1]), 0.0, 1.0))
 
 
+def twice(again):
+    count = tf.Variable(1.0, trainable=False)
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            once = tf.tanh(tf.matmul(x, frozen, name="once"))
+            loss = tf.reduce_sum(tf.matmul(once + again(x, count), head))
+        for one, slope in zip((frozen, head), tape.gradient(loss, (frozen, head))):
+            one.assign_sub(slope)
+
+    return described(tf.function(step), ONES, of=(frozen, head, count))["same_ops"]
+
+
+@tf.function
+def called(x):
+    return tf.tanh(tf.matmul(x, frozen, name="inside"), name="bent")
+
+
+def written(x, count):
+    frozen.assign_add(frozen)
+    return tf.tanh(tf.matmul(x, frozen, name="again"))
+
+
+KEPT = tf.ones([6, 8])
+result["read twice"] = {
+    "read again": twice(lambda x, count: tf.tanh(tf.matmul(x, frozen, name="again"), name="bent")),
+    "in a function": twice(lambda x, count: called(x)),
+    "one matrix": twice(lambda x, count: tf.matmul(x, KEPT, name="again") + tf.matmul(x, KEPT)),
+    "written": twice(written),
+    "drawn": twice(lambda x, count: tf.matmul(x + tf.random.normal([]), frozen, name="again")),
+    "turned": twice(lambda x, count: tf.matmul(x[:, :4], frozen[:4]) + tf.matmul(frozen[:4, :4], x[:, :4], transpose_a=True, transpose_b=True)[:4, :1]),
+    "of more": twice(lambda x, count: tf.matmul(x + 1.0, frozen, name="again")),
+}
 result["recomputed"] = {"again": wrapped(tf.recompute_grad), "kept": wrapped(with_choice)}
 asked = []
 
@@ -688,6 +721,20 @@ def test_filters_that_are_a_column_times_a_row(described: dict[str, Any]) -> Non
         assert saved == percent
     for other in ("disc", "small", "trained"):
         assert described["filters"][other] == [[], 0], other
+
+
+def test_what_is_computed_again_of_variables_that_are_read_again(described: dict[str, Any]) -> None:
+    """TensorFlow itself computes once what reads the same tensors."""
+    again = {
+        name.replace("StatefulPartitionedCall/", "") for name in described["read twice"]["in a function"]
+    }
+    assert {"inside", "bent"} <= again
+    found = {*described["read twice"]["read again"]}
+    assert {"again", "bent"} <= found
+    assert any(name.startswith("gradient_tape/again/") for name in found)
+    assert not any("once" in name for name in found)
+    for other in ("one matrix", "written", "drawn", "turned", "of more"):
+        assert described["read twice"][other] == [], other
 
 
 def test_what_is_recomputed_for_gradients(described: dict[str, Any]) -> None:

@@ -67,7 +67,7 @@ def repeated_products(calls: Iterable[Call]) -> tuple[set[Node], int]:
                 least = min(least, percent)
                 repeats = [source for _, source in sources if _again(source)]
                 found.update((call, each.name) for each in (op, joined, *repeats))
-                found |= _gradients(call, op)
+                found |= gradients_of(call, op)
     return found, least if found else 0
 
 
@@ -75,7 +75,7 @@ _LEAST_AGAIN: Final = 25
 """Percent: of less there is little to gain. A choice of ours."""
 
 
-def _gradients(call: Call, product: Any) -> set[Node]:
+def gradients_of(call: Call, product: Any) -> set[Node]:
     """The gradients of a product."""
     within = f"{GRADIENT_SCOPE}{product.name}/"
     return {(call, each.name) for each in call.ops if each.name.startswith(within)}
@@ -123,7 +123,7 @@ def products_of_zeros(flow: Flow) -> tuple[set[Node], int]:
             width = _features(made.outputs[0]) if made.type in _SPARSE else 0
             if width >= _LEAST_ROWS:
                 fewest = min(fewest or width, width)
-                found |= {(call, op.name), (call, made.name), *_gradients(call, op)}
+                found |= {(call, op.name), (call, made.name), *gradients_of(call, op)}
     return found, int(100 * (1 - 1 / fewest)) if fewest else 0
 
 

@@ -20,6 +20,7 @@ from traceview.graphs.products import (
     summed_products,
 )
 from traceview.graphs.recomputed import recomputed
+from traceview.graphs.repeated import computed_again
 
 _NO_WORK: Final = frozenset((
     "Const", "Identity", "IdentityN", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "Shape",
@@ -29,7 +30,7 @@ _IN_64_BITS: Final = frozenset(("float64", "complex128"))
 
 _KINDS: Final = (
     "float64", "constant", "batch", "variable", "untrained", "fixed", "summed", "dense", "again", "idle", "sent", "pair",
-    "dropped", "apart", "copied", "zero", "separable", "recomputed",
+    "dropped", "apart", "copied", "zero", "separable", "recomputed", "same",
 )  # fmt: skip
 
 
@@ -62,7 +63,7 @@ def describe_values(
     summed = flow.summed_gradients() if needed else set()
     dense = flow.dense(by_others) if has_batch else set()
     again = decoded_again(flow) & needed if needed else set()
-    again_for_gradients = recomputed(flow)
+    again_for_gradients, same = recomputed(flow), computed_again(flow)
     sent, pairs, parts = sent_again(flow), of_pairs(flow), summed_products(calls)
     saved = {
         "dropped": dropped(flow),
@@ -97,6 +98,7 @@ def describe_values(
             ("pair", pairs),
             ("apart", parts),
             ("recomputed", again_for_gradients),
+            ("same", same),
             *((kind, nodes) for kind, (nodes, _) in saved.items()),
         )
         own.update(kind for kind, nodes in also if node in nodes)

@@ -352,7 +352,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     if context.once(_gives_examples_again) and not context.trace.once(assigns_eagerly):
         frozen = named["batch_ops"] & fixed & is_model & ~structured
         yield _of_ops(context, BATCH_WORK, frozen, shown=nowhere, key="frozen")
-    for key, field in (("losses", "summed_ops"), ("ids", "again_ops")):
+    for key, field in (("losses", "summed_ops"), ("ids", "again_ops"), ("same", "same_ops")):
         yield _of_ops(context, REPEATED, named[field] & is_model, shown=nowhere, key=key)
     yield _repeated(context)
     readers = min((host.captured.graphs.same_batch or 0 for host in context.trace.hosts), default=0)
