@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from traceview.graphs.calls import GRADIENT_SCOPE
 from traceview.graphs.flops import FLOPS_OF
-from traceview.graphs.flow import Flow, Node, around
+from traceview.graphs.flow import Flow, Node
 
 _PASSES: Final = frozenset((
     "Abs", "Add", "AddV2", "BiasAdd", "Cast", "Elu", "Erf", "Exp", "ExpandDims", "Identity", "LeakyRelu", "Log", "Maximum",
@@ -38,12 +38,8 @@ def dropped(flow: Flow) -> tuple[set[Node], int]:
             if kept <= MOST_KEPT:
                 most = max(most, kept)
                 found |= before
-    names = {node[1] for node in found if flow.type_of(node) in FLOPS_OF}
-    gradients = {
-        node
-        for node, op in flow.ops.items()
-        if op.type in FLOPS_OF and around(op.name.partition(GRADIENT_SCOPE)[2]) in names
-    }
+    gradients = flow.gradients(node for node in found if flow.type_of(node) in FLOPS_OF)
+    gradients = {node for node in gradients if flow.type_of(node) in FLOPS_OF}
     spread = {
         node
         for node, op in flow.ops.items()

@@ -283,6 +283,16 @@ class Flow:
             groups.setdefault(str([own[name] for name in sorted(own)]), []).append(node)
         return groups.values()
 
+    def gradients(self, nodes: Iterable[Node]) -> set[Node]:
+        """The gradients of some ops that have the names of these."""
+        known = {*nodes}
+        return {
+            node
+            for node, op in self.ops.items()
+            if GRADIENT_SCOPE in op.name
+            and (node[0], around(op.name.partition(GRADIENT_SCOPE)[2])) in known
+        }
+
     def type_of(self, node: Node) -> str:
         """The type of an op; "" of what is none."""
         return self.ops[node].type if node in self.ops else ""

@@ -44,41 +44,34 @@ _REPEATS: Final = frozenset(("BroadcastTo", "Tile"))
 _MULTIPLY: Final = frozenset((*_PRODUCTS, "MatMul")) - {"Einsum"}
 
 
-def repeated_products(calls: Iterable[Call]) -> tuple[set[Node], int]:
+def repeated_products(flow: Flow) -> tuple[set[Node], int]:
     """Products with a matrix of what was repeated, perhaps joined with other features, their gradients, and what repeats and joins.
 
     Besides how much of such a product is the same again, in percent, at least. What repeats features themselves is none.
     """
-    found, least = set[Node](), 100
-    for call in calls:
-        for op in call.ops:
-            if op.type not in _MULTIPLY or GRADIENT_SCOPE in op.name:
-                continue
-            wide = op.inputs[1].shape
-            joined = _source(op.inputs[0])
-            parts = joined.inputs[:-1] if joined.type == "ConcatV2" else joined.outputs
-            # Joined otherwise than side by side each part has all features.
-            if wide.rank != 2 or not wide[0] or sum(map(_features, parts)) != wide[0]:
-                continue
-            sources = [(part, _source(part)) for part in parts]
-            again = sum(_features(part) * _again(source) for part, source in sources)
-            percent = int(100 * again / wide[0])
-            if percent >= _LEAST_AGAIN:
-                least = min(least, percent)
-                repeats = [source for _, source in sources if _again(source)]
-                found.update((call, each.name) for each in (op, joined, *repeats))
-                found |= gradients_of(call, op)
-    return found, least if found else 0
+    found, products, least = set[Node](), set[Node](), 100
+    for (call, _), op in flow.ops.items():
+        if op.type not in _MULTIPLY or GRADIENT_SCOPE in op.name:
+            continue
+        wide = op.inputs[1].shape
+        joined = _source(op.inputs[0])
+        parts = joined.inputs[:-1] if joined.type == "ConcatV2" else joined.outputs
+        # Joined otherwise than side by side each part has all features.
+        if wide.rank != 2 or not wide[0] or sum(map(_features, parts)) != wide[0]:
+            continue
+        sources = [(part, _source(part)) for part in parts]
+        again = sum(_features(part) * _again(source) for part, source in sources)
+        percent = int(100 * again / wide[0])
+        if percent >= _LEAST_AGAIN:
+            least = min(least, percent)
+            products.add((call, op.name))
+            repeats = [source for _, source in sources if _again(source)]
+            found.update((call, each.name) for each in (joined, *repeats))
+    return found | products | flow.gradients(products), least if found else 0
 
 
 _LEAST_AGAIN: Final = 25
 """Percent: of less there is little to gain. A choice of ours."""
-
-
-def gradients_of(call: Call, product: Any) -> set[Node]:
-    """The gradients of a product."""
-    within = f"{GRADIENT_SCOPE}{product.name}/"
-    return {(call, each.name) for each in call.ops if each.name.startswith(within)}
 
 
 def _source(tensor: Any) -> Any:
@@ -115,7 +108,7 @@ def products_of_zeros(flow: Flow) -> tuple[set[Node], int]:
     """Products with a diagonal matrix, or one-hot rows, their gradients, and what makes these; besides how much of each is with zeros, in
     percent, at least.
     """
-    found, fewest = set[Node](), 0
+    found, products, fewest = set[Node](), set[Node](), 0
     for (call, _), op in flow.ops.items():
         if op.type not in _MULTIPLY or GRADIENT_SCOPE in op.name:
             continue
@@ -123,7 +116,9 @@ def products_of_zeros(flow: Flow) -> tuple[set[Node], int]:
             width = _features(made.outputs[0]) if made.type in _SPARSE else 0
             if width >= _LEAST_ROWS:
                 fewest = min(fewest or width, width)
-                found |= {(call, op.name), (call, made.name), *gradients_of(call, op)}
+                products.add((call, op.name))
+                found.add((call, made.name))
+    found |= products | flow.gradients(products)
     return found, int(100 * (1 - 1 / fewest)) if fewest else 0
 
 

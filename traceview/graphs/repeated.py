@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from traceview.graphs.calls import GRADIENT_SCOPE, Call
 from traceview.graphs.flow import Flow, Node, node_of
-from traceview.graphs.products import gradients_of
 
 _READ: Final = "ReadVariableOp"
 _LARGEST_CONSTANT: Final = 1_000
@@ -19,16 +18,21 @@ _LARGEST_CONSTANT: Final = 1_000
 
 
 def computed_again(flow: Flow) -> set[Node]:
-    """All but the first of ops that compute the same and read variables for it, with the gradients of products among them."""
+    """All but the first of ops that compute the same and read variables for it, with their gradients."""
     tensors, values = _Numbers(flow, reads_are_equal=False), _Numbers(flow, reads_are_equal=True)
     first: dict[int, int] = {}
     found = set[Node]()
     for node, op in flow.ops.items():
-        if GRADIENT_SCOPE not in op.name:
+        if GRADIENT_SCOPE not in op.name and _is_array(op):
             tensor = tensors.of(node)
             if first.setdefault(values.of(node), tensor) != tensor:
-                found |= {node, *gradients_of(node[0], op)}
-    return found
+                found.add(node)
+    return found | flow.gradients(found)
+
+
+def _is_array(op: Any) -> bool:
+    """Whether an op gives more than a number: each variable has some of those in an update."""
+    return bool(op.outputs) and op.outputs[0].shape.num_elements() != 1
 
 
 class _Numbers:

@@ -67,7 +67,7 @@ def describe_values(
     sent, pairs, parts = sent_again(flow), of_pairs(flow), summed_products(calls)
     saved = {
         "dropped": dropped(flow),
-        "copied": repeated_products(calls),
+        "copied": repeated_products(flow),
         "zero": products_of_zeros(flow),
         "separable": separable(flow),
     }
