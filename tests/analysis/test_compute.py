@@ -757,6 +757,15 @@ def test_what_a_product_would_not_need_is_the_loss(kind: str, title: str, tmp_pa
     assert title_of(report, "batch-work-in-step") == ""
 
 
+def test_copies_of_a_variable_to_change_a_part(tmp_path: Path) -> None:
+    ops = [("x:ConcatV2", 12.0), ("y:MatMul", 20.0)]
+    said = title_of(ran(tmp_path, ops, shifted_ops=["x"]), "costly-ops")
+    assert (
+        said
+        == "GPU:0 spends 12.0 of 50.0 ms (24%) on copies of a tensor to change a part of it: ConcatV2"
+    )
+
+
 def test_what_a_step_computes_several_times(tmp_path: Path) -> None:
     ops = [("x:MatMul", 12.0), ("y:MatMul", 20.0)]
     said = title_of(ran(tmp_path, ops, same_ops=["x"]), "repeated-compute")

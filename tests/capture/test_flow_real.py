@@ -498,6 +498,30 @@ def written(x, count):
     return tf.tanh(tf.matmul(x, frozen, name="again"))
 
 
+queue, rows_of_other = (tf.Variable(tf.ones([10, 8]), trainable=False) for _ in range(2))
+
+
+def moved(value):
+    def step(x):
+        with tf.GradientTape() as tape:
+            made = tf.matmul(x, frozen)
+            loss = tf.reduce_sum(tf.matmul(made, queue, transpose_b=True))
+        frozen.assign_sub(tape.gradient(loss, frozen))
+        queue.assign(value(made))
+
+    graph = tf.function(step).get_concrete_function(ONES).graph
+    types = {op.name: op.type for op in graph.get_operations()}
+    return sorted(types[name] for name in described(tf.function(step), ONES, of=(frozen, queue, rows_of_other))["shifted_ops"])
+
+
+result["moved"] = {
+    "up": moved(lambda made: tf.concat([made, queue[:-4]], 0)),
+    "round": moved(lambda made: tf.roll(queue, 4, 0)),
+    "of another": moved(lambda made: tf.concat([made, rows_of_other[:-4]], 0)),
+    "little": moved(lambda made: tf.concat([made, made, queue[:2]], 0)),
+    "scaled": moved(lambda made: tf.concat([made, 0.5 * queue[:-4]], 0)),
+}
+
 KEPT = tf.ones([6, 8])
 result["read twice"] = {
     "read again": twice(lambda x, count: tf.tanh(tf.matmul(x, frozen, name="again"), name="bent")),
@@ -726,7 +750,8 @@ def test_filters_that_are_a_column_times_a_row(described: dict[str, Any]) -> Non
 def test_what_is_computed_again_of_variables_that_are_read_again(described: dict[str, Any]) -> None:
     """TensorFlow itself computes once what reads the same tensors."""
     again = {
-        name.replace("StatefulPartitionedCall/", "") for name in described["read twice"]["in a function"]
+        name.replace("StatefulPartitionedCall/", "")
+        for name in described["read twice"]["in a function"]
     }
     assert {"inside", "bent"} <= again
     found = {*described["read twice"]["read again"]}
@@ -735,6 +760,14 @@ def test_what_is_computed_again_of_variables_that_are_read_again(described: dict
     assert not any("once" in name for name in found)
     for other in ("one matrix", "written", "drawn", "turned", "of more"):
         assert described["read twice"][other] == [], other
+
+
+def test_a_variable_that_is_copied_whole_to_change_a_part(described: dict[str, Any]) -> None:
+    found = described["moved"]
+    assert found["up"] == ["AssignVariableOp", "ConcatV2", "ReadVariableOp", "StridedSlice"]
+    assert found["round"] == ["AssignVariableOp", "ReadVariableOp", "Roll"]
+    for other in ("of another", "little", "scaled"):
+        assert found[other] == [], other
 
 
 def test_what_is_recomputed_for_gradients(described: dict[str, Any]) -> None:

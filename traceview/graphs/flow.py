@@ -326,9 +326,7 @@ class Flow:
         """The numbers of a tensor that are the same in each step, an array of NumPy; None where they are not known to be."""
         while tensor.op.type == "Identity":
             tensor = tensor.op.inputs[0]
-        node = node_of(call, tensor)
-        while len(given := self.given.get(node, [])) == 1:
-            node = given[0]
+        node = self.root(node_of(call, tensor))
         if node in self._captured:
             return self._captured[node].numpy()
         is_known = node in self.ops and len(self.ops[node].outputs) == 1
@@ -337,6 +335,12 @@ class Flow:
             if is_known
             else None
         )
+
+    def root(self, node: Node) -> Node:
+        """What a node is given, by whatever calls, if that is one thing."""
+        while len(given := self.given.get(node, [])) == 1:
+            node = given[0]
+        return node
 
     def is_of_loss(self, node: Node) -> bool:
         """Whether a gradient may have been taken through an op, without reading its result."""

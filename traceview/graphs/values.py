@@ -21,6 +21,7 @@ from traceview.graphs.products import (
 )
 from traceview.graphs.recomputed import recomputed
 from traceview.graphs.repeated import computed_again
+from traceview.graphs.shifted import shifted
 
 _NO_WORK: Final = frozenset((
     "Const", "Identity", "IdentityN", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "Shape",
@@ -30,7 +31,7 @@ _IN_64_BITS: Final = frozenset(("float64", "complex128"))
 
 _KINDS: Final = (
     "float64", "constant", "batch", "variable", "untrained", "fixed", "summed", "dense", "again", "idle", "sent", "pair",
-    "dropped", "apart", "copied", "zero", "separable", "recomputed", "same",
+    "dropped", "apart", "copied", "zero", "separable", "recomputed", "same", "shifted",
 )  # fmt: skip
 
 
@@ -63,7 +64,7 @@ def describe_values(
     summed = flow.summed_gradients() if needed else set()
     dense = flow.dense(by_others) if has_batch else set()
     again = decoded_again(flow) & needed if needed else set()
-    again_for_gradients, same = recomputed(flow), computed_again(flow)
+    again_for_gradients, same, moved_up = recomputed(flow), computed_again(flow), shifted(flow)
     sent, pairs, parts = sent_again(flow), of_pairs(flow), summed_products(calls)
     saved = {
         "dropped": dropped(flow),
@@ -73,12 +74,15 @@ def describe_values(
     }
     kinds: dict[str, set[str]] = {}
     for node, op in flow.ops.items():
-        if op.type in _NO_WORK:
+        if op.type in _NO_WORK and node not in moved_up:
             continue
         own = set()
         if not _IN_64_BITS.isdisjoint(tensor.dtype.name for tensor in op.outputs):
             own.add("float64")
-        if node in idle:
+        if op.type in _NO_WORK:
+            # A read is work where it copies what is then changed.
+            pass
+        elif node in idle:
             own.add("idle")
         elif node not in changing:
             own.add("constant")
@@ -99,6 +103,7 @@ def describe_values(
             ("apart", parts),
             ("recomputed", again_for_gradients),
             ("same", same),
+            ("shifted", moved_up),
             *((kind, nodes) for kind, (nodes, _) in saved.items()),
         )
         own.update(kind for kind, nodes in also if node in nodes)

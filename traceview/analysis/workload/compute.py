@@ -376,6 +376,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     for rule, key, chosen, ratio, parts, shown_by in (
         (AGAIN, "again", again, 1.0, (), None),
         (SLICES, "slices", of_slices(context) & is_model, 1.0, (), None),
+        (COSTLY_OPS, "updating", named["shifted_ops"], 1.0, (), nowhere),
         (COSTLY_OPS, "pairs", named["pair_ops"] & is_model, 1.0, (own_part,), nowhere),
         # Multiplied first, it is a small product, whatever else it does.
         (COSTLY_OPS, "copied", named["copied_ops"], _least_saved(context, "copied"), (), nowhere),
