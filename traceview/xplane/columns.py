@@ -308,6 +308,7 @@ Need: TypeAlias = Literal[
     "examples",
     "moved",
     "activations",
+    "turns",
 ]
 
 Arrays: TypeAlias = frozenset[tuple[int, tuple[int, ...]]]
@@ -336,7 +337,7 @@ class Instruction(Struct, frozen=True):
     `part` that the program says; `zeros` of products with a constant of which this part is not 0; `order` of products of three matrices that take this part in another order; `length` of a Fourier transform that
     takes about this part with a length without large prime factors;
     `copies` of products of rows of which all but this part are copies; `alike` of a collective that in all but this part exchanges what all devices have alike, or
-    gathers what each then computes alike, and of a copy for such a one; `activations` of a collective of what a model makes of its batch, or of the gradients of that.
+    gathers what each then computes alike, and of a copy for such a one; `activations` of a collective of what a model makes of its batch, or of the gradients of that; `turns` of what no turn of a loop has to wait for.
     `taken`, `given`: the arrays that the program takes and gives.
     """
 

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from traceview.xplane import hlo_fields as field
 from traceview.xplane.columns import Copied, Exchange, Instruction, Need, Program
-from traceview.xplane.hlo_flow import CALLS, COLLECTIVES, GRADIENT, Flow, Key
+from traceview.xplane.hlo_flow import CALLS, COLLECTIVES, GRADIENT, Flow, Key, beside_turns
 from traceview.xplane.hlo_masks import Masks
 from traceview.xplane.hlo_module import (
     DEEPEST,
@@ -378,6 +378,8 @@ class _Program:
             needs |= masks.parts()
             of_examples = flow.gradients_of_examples()
             needs |= {key: ("examples", 0.0) for key, summed in of_examples.items() if summed}
+            for key in beside_turns(self._module):
+                needs.setdefault(key, ("turns", 1.0))
         needs |= {key: ("alike", part) for key, part in shares.needless.items()}
         needs |= flow.needs()
         for instruction in entry.instructions:

@@ -346,3 +346,109 @@ class Flow:
                 )
                 open_ += node.operands
         return not open_ and (not compared or not compared.isdisjoint(("EQ", "NE")))
+
+
+# Loops
+
+
+def beside_turns(module: Module) -> Iterator[Key]:
+    """Instructions of loops that could run before or behind the loop, for all turns at once: what depends on nothing that one turn hands
+    to the next, and what no other turn needs, as sums and results that are put together.
+    """
+    open_, seen = [module.entry], set[int]()
+    while open_:
+        for each in open_.pop().instructions:
+            inner = [module.computation(one) for one in each.called if one not in seen]
+            if each.opcode in CALLS - {"fusion"}:
+                seen.update(each.called)
+                open_ += inner
+            for body in inner if each.opcode == "while" else ():
+                root = body.by_id.get(body.root_id)
+                if root is not None and root.opcode == "tuple":
+                    yield from ((body.id, one) for one in _Turn(module, body, root).movable())
+
+
+class _Turn:
+    """The body of a loop. What a turn hands to the next has a place in the tuple that it is given and gives."""
+
+    def __init__(self, module: Module, body: Computation, root: HloInstruction) -> None:
+        self._module, self._body, self._given = module, body, root.operands
+        self._taken: dict[int, int] = {}
+        """By place what takes it from the tuple."""
+        self._users: dict[int, set[int]] = {}
+        for each in body.instructions:
+            for one in each.operands:
+                self._users.setdefault(self._source(one), set()).add(each.id)
+            of = body.by_id.get(each.operands[0]) if each.operands else None
+            if each.opcode == "get-tuple-element" and of is not None and of.opcode == "parameter":
+                self._taken[module.fields(each).number(field.TUPLE_INDEX)] = each.id
+
+    def _source(self, id_: int) -> int:
+        """What has the numbers of an instruction first."""
+        for _ in range(DEEPEST):
+            at = self._body.by_id.get(id_)
+            if at is None or at.opcode not in VIEWS or len(at.operands) != 1:
+                break
+            id_ = at.operands[0]
+        return id_
+
+    def movable(self) -> Iterator[int]:
+        """The ids of the instructions that no turn has to wait for."""
+        carried = [place for place in self._taken if self._is_carried(place)]
+        after, handed = set[int](), set[int]()
+        for place in carried:
+            after.add(self._taken[place])
+            handed.add(self._source(self._given[place]))
+        for each in self._body.instructions:
+            if not after.isdisjoint(each.operands):
+                after.add(each.id)
+        for each in reversed(self._body.instructions):
+            if each.id in handed:
+                handed.update(each.operands)
+        for each in self._body.instructions:
+            is_first = each.id not in after
+            is_last = each.id not in handed and self._ends_with(each)[0] != _UPDATE
+            is_array = any(of.size > 1 for of in self._module.arrays(each.shape))
+            if is_array and each.opcode not in FILLS - {"fusion"} and (is_first or is_last):
+                yield each.id
+
+    def _is_carried(self, place: int) -> bool:
+        """Whether a turn computes with what the one before has computed, more than to count, to add to it, or to write into it."""
+        taken = self._taken[place]
+        given = self._body.by_id.get(
+            self._source(self._given[place] if place < len(self._given) else taken)
+        )
+        if given is None or given.id == taken:
+            return False
+        arrays = self._module.arrays(given.shape)
+        if all(of.size == 1 and of.element_type not in FLOATS for of in arrays):
+            return False
+        opcode, grown = self._ends_with(given)
+        is_grown = opcode in ("add", _UPDATE) and taken in map(self._source, grown)
+        views = {each for each in self._users.get(taken, ()) if self._source(each) != taken}
+        return not (is_grown and views == {given.id})
+
+    def _ends_with(self, at: HloInstruction) -> tuple[str, list[int]]:
+        """The opcode of an instruction, of a fusion that of its last, and what that is given of the body."""
+        if at.opcode != "fusion" or not at.called:
+            return at.opcode, at.operands
+        held = self._module.computation(at.called[0])
+        last = held.by_id.get(held.root_id)
+        for _ in range(DEEPEST):
+            if last is None or last.opcode not in VIEWS or len(last.operands) != 1:
+                break
+            last = held.by_id.get(last.operands[0])
+        given = []
+        for operand in last.operands if last is not None else ():
+            of = held.by_id.get(operand)
+            for _ in range(DEEPEST):
+                if of is None or of.opcode not in VIEWS or len(of.operands) != 1:
+                    break
+                of = held.by_id.get(of.operands[0])
+            if of is not None and of.opcode == "parameter":
+                number = self._module.fields(of).number(field.PARAMETER_NUMBER)
+                given += at.operands[number : number + 1]
+        return (last.opcode if last is not None else "", given)
+
+
+_UPDATE: Final = "dynamic-update-slice"

@@ -16,6 +16,7 @@ from traceview.analysis.facts.layers import instructions_that
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.op_work import (
     DISPATCH,
+    LEFT_OUT_RATIO,
     counted_events,
     rows_of_labels,
     time_by_label,
@@ -48,14 +49,15 @@ _BODY: Final = "while/body/"
 
 
 class GraphLoops(Struct, frozen=True, eq=False):
-    """Ops of loops: bool `labels` (`op_labels`), bool `rows` of the ledger in which they run or are dispatched, how many turns in a step,
-    and how much of that time is the loss.
+    """Ops of loops that need not run in turn: bool `labels` (`op_labels`), bool `rows` of the ledger in which they run or are dispatched, how
+    many turns in a step, how much of that time is the loss, and whether other ops of XLA's loops need what the turn before has made.
     """
 
     labels: BoolArray
     rows: BoolArray
     turns: int
     saved_ratio: float = 1.0
+    has_others: bool = False
 
 
 def graph_loops(context: Context) -> GraphLoops:
@@ -72,7 +74,8 @@ def graph_loops(context: Context) -> GraphLoops:
     on_cpu = all(context.trace.device_list[each].kind == "replica" for each in ledger.devices)
     of_loops: BoolArray = (instruction == NONE) & on_cpu
     # Programs of one op each run one after the other, too.
-    of_loops |= instructions_that(context.trace, lambda each: _BODY in each.scope)
+    bodies = instructions_that(context.trace, lambda each: _BODY in each.scope)
+    of_loops |= instructions_that(context.trace, lambda each: each.need == "turns")
     for device in devices_in_use(context):
         events, steps = counted_events(context, device), ledger.steps_of_device[device]
         of_label = np.bincount(of_row[events], minlength=count)
@@ -85,7 +88,7 @@ def graph_loops(context: Context) -> GraphLoops:
             turns = max(turns, int(np.median(of_label[repeats])) // max(steps, 1))
     if not times or ran_ps > _SMALL_PS * times:
         return nothing
-    every = context.once(time_by_label).values()
+    every = [*context.once(time_by_label).values()]
     whole_ps = sum(each.total for each in every)
     if sum(each.where(labels).total for each in every) > _OF_STEP_RATIO * whole_ps:
         return nothing
@@ -98,7 +101,11 @@ def graph_loops(context: Context) -> GraphLoops:
     waits_ps, whole_ps = (int(columns.duration_ps[each].sum()) for each in (waits, rows))
     if not on_cpu and waits_ps < _DISPATCH_RATIO * whole_ps:
         return nothing
+    others_ps, own_ps = (
+        sum(each.where(of).total for each in every) for of in (bodies & ~labels, labels)
+    )
     saved_ratio = _SAVED_OF_XLA if (instruction[labels] != NONE).any() else 1.0
-    if ledger.loss(rows).share * saved_ratio < LIMIT:
+    has_others = 4 * others_ps > own_ps
+    if ledger.loss(rows).share * saved_ratio < (LEFT_OUT_RATIO if has_others else LIMIT):
         return nothing
-    return GraphLoops(labels, rows, turns, saved_ratio)
+    return GraphLoops(labels, rows, turns, saved_ratio, has_others)

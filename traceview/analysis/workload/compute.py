@@ -449,7 +449,7 @@ def _looped(context: Context) -> Finding | None:
         keeps_waiting=True,
         saved_ratio=loops.saved_ratio,
         notes=("xla",) if loops.saved_ratio < 1 else (),
-        action="vectorized" if falls_back else "",
+        action="vectorized" if falls_back else "turns" if loops.has_others else "",
         evidence=_type_evidence(ops),
     )
 
