@@ -95,7 +95,7 @@ _ACTIONS: Final[dict[str, Advised]] = {
     **_OF_ANY_FRAMEWORK,
     **{f"jax-{key}": texts for key, texts in _OF_ANY_FRAMEWORK.items()},
     "iterator": (
-        "Make one data set of all inputs and one iterator, before the loop; in Keras call `fit` once.",
+        "Make one data set of all inputs and one iterator, before the loop; in Keras call `fit` once, with long epochs: `steps_per_epoch=n`.",
         (
             "`tf.data.Dataset.from_tensor_slices(files).interleave(reader)` is one data set of many files; `repeat()` gives it no end, "
             "and `steps_per_epoch` of Keras says how long an epoch is."
