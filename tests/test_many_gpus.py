@@ -20,7 +20,7 @@ from traceview.analysis.measures.device_report import (
     usual_devices,
 )
 
-OF_OTHERS = "busy 91.8%, compute 79.8%, communication 4.0%, waiting 8.0%."
+OF_OTHERS = "busy 91.8%, compute 79.8%, communication 4.0%, waits in ops 8.0%."
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
 

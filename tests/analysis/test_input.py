@@ -504,7 +504,7 @@ def test_iterators_made_in_the_loop_are_the_cause_where_first_requests_are_most_
         step.host(WAIT, 1, 1 + wait_ms)
         step.host("Iterator::Root::Prefetch::Map", 1, 1 + wait_ms, {"id": number})
     action = bound_of(trace, tmp_path).action
-    assert action.startswith("Make one iterator before") is is_cause
+    assert action.startswith("Make one iterator, ") is is_cause
 
 
 DECODED = "train.py:7 in decoded"
