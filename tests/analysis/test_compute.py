@@ -751,7 +751,8 @@ def test_what_a_slice_drops_is_the_loss(length_ms: float, is_enough: bool, tmp_p
 def test_what_a_product_would_not_need_is_the_loss(kind: str, title: str, tmp_path: Path) -> None:
     """Also of what could be prepared before the step: three quarters of it are less then."""
     ops = [("x:MatMul", 12.0), ("y:MatMul", 20.0)]
-    report = ran(tmp_path, ops, batch_ops=["x"], saved_percent={kind: 75}, **{f"{kind}_ops": ["x"]})
+    graphs: dict[str, Any] = {f"{kind}_ops": ["x"], "saved_percent": {kind: 75}}
+    report = ran(tmp_path, ops, batch_ops=["x"], **graphs)
     assert title.removesuffix(" in") in title_of(report, "costly-ops")
     assert "9.00 of 50.0 ms (18%)" in title_of(report, "costly-ops")
     assert title_of(report, "batch-work-in-step") == ""

@@ -132,9 +132,8 @@ COSTLY_OPS: Final = rule_about_compute(
         ),
     },
     starts_at=(
-        "{limit} of the GPU time: ops that sort, draw random numbers, transform images, transpose, copy a tensor to change a part, or combine all pairs of rows, and "
-        "read more than constants; Fourier transforms of a length with a large prime factor; products of more rows than needed, or of what a mask, an index or a slice drops; gradients of each example "
-        f"of which only the sum is used; products with diagonal or one-hot matrices; filters that are a column times a row. {numbers.chosen('limit_ratio', _SLICES_RATIO)}: gradients of slices. {numbers.chosen('limit_ratio', _AGAIN_RATIO)}: "
+        "{limit} of the GPU time: ops that sort, draw, transform images, transpose, copy a tensor to change a part, or combine all pairs, and read more than constants; transforms and products of "
+        f"which less is needed. {numbers.chosen('limit_ratio', _SLICES_RATIO)}: gradients of slices. {numbers.chosen('limit_ratio', _AGAIN_RATIO)}: "
         "gradients that are differentiated again, unless they are more than {most_again_ratio} of the compute; copies that XLA adds. "
         f"{numbers.chosen('limit_ratio', _MOVING_RATIO)}: ops that only move data; a function, or layer, without products. {numbers.chosen('limit_ratio', _PRODUCTS_RATIO)}: "
         "lost to products at less than a twentieth of the usual rate. "
