@@ -795,6 +795,10 @@ _PROGRAMS: Final = (
     Program("loop_diagonal_gates", ("costly-ops",)),
     Program("loop_wide_blur_and_vectorize", ("costly-ops",), second=_PYTHON),
     Program("jax_windows_first_and_list_index", ("costly-ops",), second=_PYTHON),
+    _two("step_shifted_queue_and_frame_log", (*_PYTHON, "costly-ops")),
+    Program("fit_concatenated_files", _INPUT),
+    _two("jax_projected_in_scan_and_loc", (*_PYTHON, "loop-bound")),
+    _two("loop_translator_keys_and_chrf", (*_PYTHON, "repeated-compute")),
 )
 
 PROGRAMS: Final = {program.name: program for program in _PROGRAMS}
