@@ -418,6 +418,19 @@ def python_lines_of(
     return PythonLines(recording, 0, read, PROFILE_START_NS)
 
 
+@pytest.mark.parametrize(
+    ("late", "frees_lock"), [(0, True), (2, True), (3, None), (7, None), (8, False), (10, False)]
+)
+def test_the_lock_is_kept_or_free_where_most_rounds_say_so(
+    late: int, frees_lock: bool | None
+) -> None:
+    """Rounds that come late met a thread that kept it: of ten so many."""
+    samples: list[Sample] = [(at_ms(ms), MAIN, (ROW, LOOP, MODULE)) for ms in range(10)]
+    late_us = [300 if ms < late else 0 for ms in range(10)]
+    line = _lines_of(samples, late_us=late_us)(MAIN, [-1], [10_000_000])
+    assert line.frees_lock is frees_lock
+
+
 def clocks_of(
     time_ms: Sequence[float], ran_ms: Sequence[float], waited_ms: Sequence[float]
 ) -> dict[int, Any]:

@@ -139,7 +139,7 @@ class PythonShare(Record, frozen=True):
             one before it.
         called: What the user's line calls of that library, a public function where there is one.
         frees_lock: Whether the thread mostly ran there without Python's lock, as in much of NumPy; null where that was not
-            recorded.
+            recorded, or where it did both.
         line_ratio: Share of the sampled time that was at that line.
         others: Numbers of other lines of the function with at least half as much, the longest first.
         state: runs: the thread ran Python there; waits: it waited for another thread, a process or a file; native: it was

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -36,6 +37,8 @@ _PROMPT_NS: Final = 200_000
 _BESIDE_RATIO: Final = 0.5
 """Of the time at a line: other lines of its function with so much are named, too. A choice of ours."""
 _MOST_BESIDE: Final = 2
+_MOSTLY: Final = 0.75
+"""Of the time at a line, with Python's lock or without; with less it is not said. A choice of ours."""
 _WAITS_RATIO: Final = 0.2
 """Of a core: who uses less waits, with rounds that the thread computed in around it. A choice of ours."""
 _AROUND: Final = (1 << 32) - 1
@@ -48,6 +51,13 @@ def _call(place: _Place) -> tuple[str, PythonState]:
     """The function that a line calls, and what the thread does there."""
     called, _, state = place
     return called.code if called else "", state
+
+
+def _mostly(times: Counter[bool | None]) -> bool | None:
+    """What holds for nearly all of the time of which that is known; None where both do for much of it, or nothing is known."""
+    known = times[True] + times[False]
+    is_so, time = max(((each, times[each]) for each in (True, False)), key=itemgetter(1))
+    return is_so if time and time >= _MOSTLY * known else None
 
 
 class PythonLine(Struct, frozen=True):
@@ -359,7 +369,7 @@ class PythonLines(SampledThreads):
         called, inner, state = next(
             place for place, _ in of_place[line].most_common() if _call(place) == call
         )
-        below, frees_lock = None if inner == line else inner, free[line].most_common(1)[0][0]
+        below, frees_lock = None if inner == line else inner, _mostly(free[line])
         return PythonLine(
             line, below, called, state, inside_ps, whole_ps, frees_lock, line_ps, tuple(beside)
         )
