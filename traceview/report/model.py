@@ -187,6 +187,9 @@ _UNKNOWN_LEADS: Final = 0.5
 PROFILER_FACTOR: Final = 1.5
 """Steps that the profiler makes so many times as long say little about small shares."""
 
+_WORTH_SAYING: Final = CRITICAL_LIMIT / 2
+"""Of the GPU time: what may be the profiler's is said first from so much on."""
+
 _MISLEADING_FACTOR: Final = 2.0
 """Steps that the profiler makes so many times as long may not say what others wait for. A choice of ours."""
 
@@ -252,9 +255,9 @@ def _without_problem(
     factor = profiler_factor(capture)
     if factor >= PROFILER_FACTOR:
         longer = f"ecorded steps are {numbers.number(factor)}× as long as those before"
-        large = [row for row in findings if row.loss and row.loss.gpu_time_ratio >= CRITICAL_LIMIT]
-        if large:
-            return "unreliable", f"Nothing is certain: r{longer}. Largest: {large[0].title}."
+        lost = [row for row in findings if row.loss and row.loss.gpu_time_ratio >= _WORTH_SAYING]
+        if lost:
+            return "unreliable", f"Nothing is certain: r{longer}. Largest: {lost[0].title}."
         return "unreliable", f"No problem found. R{longer}; small shares are unreliable."
     unknown = results.ledger.share_by_state.get(State.UNKNOWN.key, 0.0)
     if unknown >= _UNKNOWN_LEADS:
@@ -330,7 +333,7 @@ def _headline(results: Results, capture: Capture, leading: Finding, title: Phras
     factor = profiler_factor(capture)
     if leading.loss and factor >= _MISLEADING_FACTOR:
         headline = phrase(
-            f"Recorded steps take {numbers.number(factor)}× as long as others. ", headline
+            f"Recorded steps are {numbers.number(factor)}× as long as those before. ", headline
         )
     return _of_hosts(capture, leading.code, headline)
 
