@@ -531,6 +531,7 @@ result["read twice"] = {
     "drawn": twice(lambda x, count: tf.matmul(x + tf.random.normal([]), frozen, name="again")),
     "turned": twice(lambda x, count: tf.matmul(x[:, :4], frozen[:4]) + tf.matmul(frozen[:4, :4], x[:, :4], transpose_a=True, transpose_b=True)[:4, :1]),
     "of more": twice(lambda x, count: tf.matmul(x + 1.0, frozen, name="again")),
+    "in a branch": twice(lambda x, count: tf.cond(count > 0, lambda: tf.matmul(x + 1.0, frozen), lambda: tf.tanh(tf.matmul(x + 1.0, frozen)))),
 }
 result["recomputed"] = {"again": wrapped(tf.recompute_grad), "kept": wrapped(with_choice)}
 asked = []
@@ -758,7 +759,7 @@ def test_what_is_computed_again_of_variables_that_are_read_again(described: dict
     assert {"again", "bent"} <= found
     assert any(name.startswith("gradient_tape/again/") for name in found)
     assert not any("once" in name for name in found)
-    for other in ("one matrix", "written", "drawn", "turned", "of more"):
+    for other in ("one matrix", "written", "drawn", "turned", "of more", "in a branch"):
         assert described["read twice"][other] == [], other
 
 

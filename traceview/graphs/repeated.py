@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Final
 
-from traceview.graphs.calls import GRADIENT_SCOPE, Call
+from traceview.graphs.calls import CALLS, GRADIENT_SCOPE, LOOPS, Call
 from traceview.graphs.flow import Flow, Node, node_of
 
 _READ: Final = "ReadVariableOp"
@@ -82,13 +82,20 @@ class _Numbers:
         if op is None or node in self._flow.given or op.type == "Identity":
             return of[0][0]
         since = _written_before(node[0], op) if op.type == _READ else ()
-        key = (op.type, op.device, of, since)
+        key = (op.type, op.device, of, since, _branch(node[0]))
         number = self._of.setdefault(key, len(self._of))
         first = self._one_of.setdefault(number, op)
         # What an op is asked for is long to read, and mostly differs with what it reads.
         if first is not op and _attributes(first) != _attributes(op):
             number = self._of.setdefault((*key, _attributes(op)), len(self._of))
         return number
+
+
+def _branch(call: Call | None) -> Call | None:
+    """The branch that a call belongs to, of which a step takes one; None outside of any."""
+    while call is not None and (call.op is None or call.op.type in (*CALLS, *LOOPS)):
+        call = call.outer
+    return call
 
 
 def _attributes(op: Any) -> str:
