@@ -531,7 +531,7 @@ result["read twice"] = {
     "drawn": twice(lambda x, count: tf.matmul(x + tf.random.normal([]), frozen, name="again")),
     "turned": twice(lambda x, count: tf.matmul(x[:, :4], frozen[:4]) + tf.matmul(frozen[:4, :4], x[:, :4], transpose_a=True, transpose_b=True)[:4, :1]),
     "of more": twice(lambda x, count: tf.matmul(x + 1.0, frozen, name="again")),
-    "in a branch": twice(lambda x, count: tf.cond(count > 0, lambda: tf.matmul(x + 1.0, frozen), lambda: tf.tanh(tf.matmul(x + 1.0, frozen)))),
+    "in a branch": twice(lambda x, count: tf.cond(count > 0, lambda: tf.matmul(x + 1.0, frozen), lambda: tf.tanh(tf.matmul(x + 1.0, frozen, name="other")))),
 }
 result["recomputed"] = {"again": wrapped(tf.recompute_grad), "kept": wrapped(with_choice)}
 asked = []
