@@ -452,6 +452,8 @@ result["filters"] = {
     "blur": filtered(column_by_row, tf.nn.depthwise_conv2d),
     "mean": filtered(np.ones([16, 20, 3, 1], np.float32), tf.nn.conv2d),
     "disc": filtered(disc, tf.nn.depthwise_conv2d),
+    "other lines": filtered(np.concatenate([column_by_row[..., :2], np.ones([25, 25, 1, 1], np.float32)], 2), tf.nn.conv2d),
+    "other lines apart": filtered(np.concatenate([column_by_row[..., :2], np.ones([25, 25, 1, 1], np.float32)], 2), tf.nn.depthwise_conv2d),
     "small": filtered(column_by_row[8:17], tf.nn.depthwise_conv2d),
     "trained": filtered(column_by_row, tf.nn.depthwise_conv2d, variable=True),
 }
@@ -739,12 +741,12 @@ def test_products_with_diagonal_and_one_hot_matrices(described: dict[str, Any]) 
 
 def test_filters_that_are_a_column_times_a_row(described: dict[str, Any]) -> None:
     """A small one is as quick as two, and one that is trained may become another."""
-    for kind, percent in (("blur", 80), ("mean", 68)):
+    for kind, percent in (("blur", 80), ("mean", 68), ("other lines apart", 80)):
         found, saved = described["filters"][kind]
         assert any(name.startswith("x") for name in found)
         assert any("BackpropInput" in name for name in found)
         assert saved == percent
-    for other in ("disc", "small", "trained"):
+    for other in ("disc", "small", "trained", "other lines"):
         assert described["filters"][other] == [[], 0], other
 
 

@@ -139,12 +139,12 @@ def separable(flow: Flow) -> tuple[set[Node], int]:
     for node, op in flow.ops.items():
         if op.type not in _FILTERING or GRADIENT_SCOPE in op.name:
             continue
-        rows, columns = (op.inputs[1].shape.as_list() if op.inputs[1].shape.rank == 4 else [0])[:2]
-        saved = int(100 * (1 - _NARROW / min(rows, columns))) if min(rows, columns) else 0
+        sizes = op.inputs[1].shape.as_list() if op.inputs[1].shape.rank == 4 else [None]
+        saved = 0 if None in sizes else int(100 * (1 - _NARROW / max(min(sizes[:2]), 1)))
         if saved < _LEAST_SAVED:
             continue
         numbers = flow.constant(node[0], op.inputs[1])
-        if numbers is not None and _is_column_times_row(numbers):
+        if numbers is not None and _are_columns_times_rows(numbers, op.type):
             least = min(least, saved)
             found |= {
                 (node[0], each.name)
@@ -154,16 +154,23 @@ def separable(flow: Flow) -> tuple[set[Node], int]:
     return found, least if found else 0
 
 
-def _is_column_times_row(filters: Any) -> bool:
-    """Whether this is true of each filter of an array `[rows, columns, channels, filters of each]`, but for rounding."""
-    rows, columns, channels, many = filters.shape
-    for one in filters.reshape(rows, columns, channels * many).transpose(2, 0, 1):
-        row, column = divmod(int(abs(one).argmax()), columns)
-        largest = one[row, column]
-        errors = abs(one * largest - one[:, column : column + 1] * one[row])
-        if (errors > _ROUNDING * largest**2).any():
-            return False
-    return True
+def _are_columns_times_rows(filters: Any, type_: str) -> bool:
+    """Whether two convolutions can take the place of one by filters `[rows, columns, channels, of each]`."""
+    rows, columns, *channels = filters.shape
+    if type_ == "Conv2D":
+        # Channels are added up, which is possible once only.
+        every = filters.reshape(rows, -1), filters.swapaxes(0, 1).reshape(columns, -1)
+        return all(map(_is_product_of_vectors, every))
+    apart = filters.reshape(rows, columns, prod(channels)).transpose(2, 0, 1)
+    return all(map(_is_product_of_vectors, apart))
+
+
+def _is_product_of_vectors(matrix: Any) -> bool:
+    """Whether a matrix is a column times a row, but for rounding."""
+    row, column = divmod(int(abs(matrix).argmax()), matrix.shape[1])
+    largest = matrix[row, column]
+    errors = abs(matrix * largest - matrix[:, column : column + 1] * matrix[row])
+    return not (errors > _ROUNDING * largest**2).any()
 
 
 _ROUNDING: Final = 1e-3
