@@ -452,8 +452,8 @@ result["filters"] = {
     "blur": filtered(column_by_row, tf.nn.depthwise_conv2d),
     "mean": filtered(np.ones([16, 20, 3, 1], np.float32), tf.nn.conv2d),
     "disc": filtered(disc, tf.nn.depthwise_conv2d),
-    "other lines": filtered(np.concatenate([column_by_row[..., :2], np.ones([25, 25, 1, 1], np.float32)], 2), tf.nn.conv2d),
-    "other lines apart": filtered(np.concatenate([column_by_row[..., :2], np.ones([25, 25, 1, 1], np.float32)], 2), tf.nn.depthwise_conv2d),
+    "other lines": filtered(np.concatenate([column_by_row[:, :, :2], np.ones([25, 25, 1, 1], np.float32)], 2), tf.nn.conv2d),
+    "other lines apart": filtered(np.concatenate([column_by_row[:, :, :2], np.ones([25, 25, 1, 1], np.float32)], 2), tf.nn.depthwise_conv2d),
     "small": filtered(column_by_row[8:17], tf.nn.depthwise_conv2d),
     "trained": filtered(column_by_row, tf.nn.depthwise_conv2d, variable=True),
 }
