@@ -364,8 +364,8 @@ LOOPED: Final = Rule(
             "TensorFlow 2.21 converts neither `tf.image.crop_and_resize` nor what rotates images: a step took 27 ms, on whole batches 14.",
         ),
         "jax-turns": (
-            "Compute before or behind the loop what no turn waits for: `jax.lax.scan(cell, start, rows @ weights)`, not `row @ weights` in each.",
-            "With the products of 60 turns at once a step took 15 ms instead of 22 (JAX 0.10, two cores).",
+            "Compute outside of the loop what needs no other iteration: `jax.lax.scan(cell, start, rows @ weights)`, not `row @ weights` in each.",
+            "With the products of all 60 iterations at once a step took 15 ms instead of 22 (JAX 0.10, two cores).",
         ),
         "jax": (
             "Use `jax.vmap` for what `jax.lax.map` or `scan` does with one row after the other; `lax.map(..., batch_size=64)` in between.",
