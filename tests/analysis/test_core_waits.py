@@ -248,6 +248,15 @@ def test_native_threads_cost_what_they_ran(tmp_path: Path) -> None:
     assert not_sampled is None
 
 
+@pytest.mark.parametrize(("ran", "is_found"), [(0.11, True), (0.09, False)])
+def test_what_computes_parts_of_ops_is_no_thread_of_a_library(
+    ran: float, is_found: bool, tmp_path: Path
+) -> None:
+    loads = {**LOADS, PIPELINE: (0.2, 0.0), NOBODY: (ran, 0.0)}
+    clocks: dict[str, Any] = {"loads": loads, "unnamed": [CALLER, NOBODY]}
+    assert (found(tmp_path, code="native-threads", **clocks) is not None) is is_found
+
+
 @pytest.mark.parametrize("loaded", [{"jax"}, {"jax", "tensorflow"}, {"tensorflow"}])
 def test_threads_of_tf_data_record_nothing_in_a_profile_of_jax(
     loaded: set[str], tmp_path: Path

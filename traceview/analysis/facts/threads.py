@@ -171,6 +171,8 @@ would do at once."""
 _BUSY_RATIO: Final = 0.5
 """Of a core: from here on a thread of iterators that runs no op takes it from the model. With less a healthy program took as long
 without its pipeline, though by the clocks that owed it 12%."""
+_NATIVE_RATIO: Final = 0.1
+"""Of a core: threads that TensorFlow starts for parts of ops, and does not record, took up to 5%, those of BLAS 50 and more."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -339,7 +341,8 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
     compute = {*map(clocks.of_line, ops)}
     pipeline = {*map(clocks.of_line, states.spans_by_thread(states.pipeline_work))}
     iterating = {*map(clocks.of_line, _lines_of_iterators(context, host))} - {*compute, NONE}
-    busy = clocks.ran_ps[:, -1] - clocks.ran_ps[:, 0] >= _BUSY_RATIO * np.ptp(clocks.time_ps)
+    ran_ps, whole_ps = clocks.ran_ps[:, -1] - clocks.ran_ps[:, 0], np.ptp(clocks.time_ps)
+    busy = ran_ps >= _BUSY_RATIO * whole_ps
     pipeline |= {place for place in iterating if busy[place]}
     pipeline -= {*compute, NONE}
     lines = {*unique_ids(trace.host_columns.line[states.rows_of_model]).tolist()} - {*states.guests}
@@ -361,7 +364,9 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
         natives=tuple(
             place
             for place, number in enumerate(clocks.numbers)
-            if number in unnamed and place not in known
+            if number in unnamed
+            and place not in known
+            and ran_ps[place] >= _NATIVE_RATIO * whole_ps
         ),
         python=python,
         at_work_ps=_at_work(context, host, clocks),
