@@ -454,6 +454,10 @@ def _ops_between_steps(waits: Waits, *, is_in_calls: bool) -> tuple[EagerOps, in
     context, host = waits.context, waits.host
     trace, selection, markers = context.trace, context.selection, context.idle.states[host].markers
     between = complement(markers)
+    if waits.of_samples:
+        # Others are of another cause.
+        own = [each for each in context.ledger.devices if trace.device_list[each].host == host]
+        between = intersection(between, context.ledger.spans_of(own, waits.rows))
     calls = eager_calls(trace, selection, host, between)
     limits = CALLBACK_STALL.limits
     if calls is None or calls.count_per_step < limits["least_op_count"]:
