@@ -875,6 +875,34 @@ def test_products_at_a_low_rate(small: int, is_found: bool, tmp_path: Path) -> N
     assert title_of(ran(tmp_path, apart.items(), flops=flops), "costly-ops") == ""
 
 
+@pytest.mark.parametrize(("each", "is_found"), [(19_000, True), (21_000, False)])
+def test_products_are_slow_by_their_quickest_run(each: int, is_found: bool, tmp_path: Path) -> None:
+    """Of two runs one took 4 ms, in which it would be slow with less than 20,000."""
+    ops = [
+        ("large:Conv2D", 20.0),
+        ("small:Conv2DBackpropFilter", 10.0),
+        ("small:Conv2DBackpropFilter", 4.0),
+    ]
+    flops = {"large": 2_000_000, "small": each}
+    said = title_of(ran(tmp_path, ops, flops=flops), "costly-ops")
+    assert ("at a low rate" in said) is is_found
+
+
+@pytest.mark.parametrize(("length_ms", "cost"), [(22.6, "25.6 of 50.0 ms (51%)"), (22.4, "")])
+def test_one_type_with_what_else_its_line_makes(
+    length_ms: float, cost: str, tmp_path: Path
+) -> None:
+    ops = [
+        ("Softmax:Softmax", length_ms),
+        ("Sub:Sub", 3.0),
+        ("Mul:Mul", 3.0),
+        ("MatMul:MatMul", 10.0),
+    ]
+    lines = {"Softmax": PAIRS, "Sub": PAIRS, "Mul": DENSE, "MatMul": PAIRS}
+    said = title_of(ran(tmp_path, ops, lines=lines), "costly-ops")
+    assert said == (f"GPU:0 spends {cost} on Softmax in pairs, train.py:7" if cost else "")
+
+
 @pytest.mark.parametrize(
     ("name", "scope", "title"),
     [
