@@ -76,7 +76,7 @@ _SMALL: Final = "small_elements"
 _DRAWN: Final = "drawn_at_random"
 _ON_CORES: Final = "function_on_cores"
 """The function of a stage takes cores that the step needs."""
-_SURE_OF_CORES_RATIO: Final = 0.15
+_SURE_OF_CORES_RATIO: Final = 0.12
 """Of the GPU time: a smaller loss to cores is no more than an estimate. Healthy programs with 6 to 10% took as long without, and with 20 to
 24% as much longer as that says.
 """

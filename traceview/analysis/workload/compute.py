@@ -46,6 +46,7 @@ from traceview.analysis.workload.compute_rules import (
     BATCH_WORK,
     CASTS,
     CONSTANT,
+    COSTLY_RATIO,
     FACTORING,
     FLOAT64,
     HOST_OP,
@@ -281,8 +282,16 @@ def _slow_products(context: Context) -> Finding | None:
 
 
 def _repeated(context: Context) -> Finding | None:
-    """Compute that every device of a program repeats: all but the part that one of them would have, and what is exchanged for it."""
+    """Compute that every device of a program repeats: all but the part that one of them would have, and what is exchanged for it.
+
+    No ops that are costly by themselves: without these nothing of them is repeated.
+    """
     labels = instructions_that(context.trace, lambda each: each.is_repeated)
+    ps = context.once(all_ps)
+    for known in BY_NAME if labels.any() else ():
+        own = labels_by_name(context, known)
+        if known.rule in (COSTLY_OPS, FACTORING) and ps[own].sum() >= COSTLY_RATIO * ps.sum():
+            labels &= ~own
     every = (each.partitions for each in context.trace.instructions if each.is_repeated)
     saved, ledger = 1 - 1 / min(every, default=1), context.ledger
     alike = instructions_that(context.trace, lambda each: each.need == "alike" and not each.part)
