@@ -335,6 +335,19 @@ def test_what_each_device_computes_alike(length_ms: float, cost: str, tmp_path: 
     assert title_of(traceview.analyze(tmp_path), "repeated-compute") == (said if cost else "")
 
 
+def test_what_is_costly_by_itself_is_not_repeated_too(tmp_path: Path) -> None:
+    module = ModuleWriter()
+    batch = module.add("batch", "parameter")
+    module.add("sort.1", "sort", batch, scope="jit(f)/sort", line=("model.py", 7))
+    module.divide(4, False)
+    write_program(tmp_path, module, [("sort.1", "kernel", 20)])
+    report = traceview.analyze(tmp_path)
+    assert title_of(report, "costly-ops").startswith(
+        "GPU:0 spends 20.0 of 50.0 ms (40%) on sorting"
+    )
+    assert title_of(report, "repeated-compute") == ""
+
+
 @pytest.mark.parametrize(
     ("module", "name", "length_ms", "title"),
     [
