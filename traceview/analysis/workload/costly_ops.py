@@ -148,7 +148,7 @@ COSTLY_OPS: Final = rule_about_compute(
     # A choice of ours: with more of it the step is made for it.
     limits={"most_again_ratio": 0.8},
     action="Give it less to work on, find an op that does less, or do it every 100th step.",
-    advice="Non-maximum suppression takes the best few hundred boxes. A product of a sparse array of JAX, 15% of it not 0, took 30 ms, of a dense one 6.",
+    advice="Non-maximum suppression takes the best few hundred boxes. A product of a sparse array of JAX, 15% of it not 0, took 30 ms, of the whole array 6.",
     actions={
         "moving": (
             "Take tensors apart with one `tf.unstack` or `tf.split`, and collect parts in a `tf.TensorArray`; or reshape instead.",
