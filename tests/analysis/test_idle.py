@@ -175,6 +175,23 @@ def test_a_step_that_is_small_without_the_profiler_is_called_small(
 
 
 @pytest.mark.parametrize(
+    ("count", "end_ms", "is_found"), [(16, 5.1, True), (15, 5.1, False), (16, 4.9, False)]
+)
+def test_arguments_that_are_handed_over_one_by_one(
+    count: int, end_ms: float, is_found: bool, tmp_path: Path
+) -> None:
+    """Of 8 ms of dispatch the second ones up to then, or so many are too few."""
+    trace = on_cpu(20, 8)
+    for step in marked_steps(trace, period_ms=20, marker_ms=20):
+        step.host("shard_args", 1, end_ms)
+        for place in range(count):
+            step.host("DevicePutWithSharding", 1.1 + 0.01 * place, 1.105 + 0.01 * place)
+    title = found(tmp_path, trace)["host-bound"].title
+    said = f"replica:0 waits 8.00 of 20.0 ms (40%) for handing over {count} arguments per step"
+    assert title.startswith(said) is is_found
+
+
+@pytest.mark.parametrize(
     ("step_ms", "dispatch_ms", "count", "title", "action"),
     [
         # A call and 100 ops take 4 ms and 20 µs each.

@@ -205,6 +205,7 @@ HOST_BOUND: Final = Rule(
         + ON,
         **_ONE_BY_ONE,
         "host": "{count} per step run outside of any `tf.function`: at least {loss} is lost",
+        "arguments": "{who:waits/wait} {loss} for handing over {count} per step[, in {line}]",
     },
     meaning=(
         "The host dispatches ops of the step, converts values for them, or runs ops that have no kernel for the device, "
@@ -259,6 +260,10 @@ HOST_BOUND: Final = Rule(
             "Each op outside takes tens of microseconds on the calling thread. In Keras leave `jit_compile` of `compile()` at its default.",
         ),
         **_INDEXED,
+        "jax-arguments": (
+            "Hand over few arrays: join columns, `np.stack(list(columns.values()))`; put what stays the same on the devices once.",
+            "Each takes tens of microseconds: with 192 columns a step took 8.3 ms, with one array 3.7 (JAX 0.10, two devices on two cores).",
+        ),
         "jax": (
             "Give the devices more work per call: one `jax.jit` around the whole step, or a larger batch per device.",
             "`jax.lax.scan` runs several steps in one call.",

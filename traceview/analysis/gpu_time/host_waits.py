@@ -48,7 +48,7 @@ from traceview.analysis.rules.rule import (
 )
 from traceview.analysis.rules.words import Argument, Line, Number, Ops, Quantity
 from traceview.base.ids import is_in, unique_ids, unique_inverse
-from traceview.base.intervals import BoolArray, union
+from traceview.base.intervals import BoolArray, places, union
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import State
@@ -287,6 +287,10 @@ def _host_ops(waits: Waits) -> Finding | None:
     if waits.tracing:
         action = TRACED
     title = "small" if is_small else ""
+    handed = _arrays_handed(waits)
+    if handed is not None:
+        title = action = "arguments"
+        line, is_usual = {**waits.line_of_calls, "count": handed}, False
     if action == "ops_of_replicas" and not title and waits.has_many_ops:
         # Before the first op the graph is called.
         of_ops = waits.rows & (waits.context.ledger.columns.activity != IDLE)
@@ -351,6 +355,27 @@ def _outside_of_graphs(waits: Waits) -> Iterator[Finding | None]:
         action=TRACED if _WITHOUT_GRAPHS & {*waits.hooks} else _one_by_one(key, ops),
         notes=(key,),
     )
+
+
+_PUTS, _PUT = b"shard_args", b"DevicePutWithSharding"
+"""What JAX records where it puts the arguments of a call on devices, and for each of them (JAX 0.10)."""
+_MANY_ARRAYS: Final = 16
+"""Handed over in each step. A choice of ours."""
+
+
+def _arrays_handed(waits: Waits) -> Number | None:
+    """How many arrays a step hands over, if that is most of these waits and they are many."""
+    context, trace, columns = waits.context, waits.context.trace, waits.context.trace.host_columns
+    rows, each = (trace.named_on(waits.host, name.__eq__) for name in (_PUTS, _PUT))
+    steps = context.selection.used_of(waits.host)
+    if not (rows.size and each.size and steps):
+        return None
+    handing = union(columns.start_ps[rows], columns.end_ps[rows])
+    waiting = context.ledger.spans_of([waits.device], waits.rows)
+    begun, (start, end) = np.sort(columns.start_ps[each]), step_bounds(steps)
+    count = int(np.sum(places(begun, end) - places(begun, start))) // len(steps)
+    is_most = 2 * intersection(waiting, handing).length >= waiting.length
+    return Number(count, "argument") if is_most and count >= _MANY_ARRAYS else None
 
 
 _OF_INDEXING: Final = {"gather", "dynamic_slice"}
