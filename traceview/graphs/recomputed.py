@@ -16,9 +16,11 @@ def recomputed(flow: Flow) -> set[Node]:
     So that it waits for the gradient, all that it is given is added to a number that is 0 if one of the gradient is equal to itself
     (tensorflow/python/ops/custom_gradient.py, TensorFlow 2.21).
     """
-    barriers = (
+    barriers = [
         node for node, op in flow.ops.items() if op.type == _CHOICE and _is_barrier(flow, node)
-    )
+    ]
+    if not barriers:
+        return set()
     after = {
         node: [each for each in takers if GRADIENT_SCOPE not in each[1]]
         for node, takers in flow.takers.items()
