@@ -789,6 +789,13 @@ def test_what_a_step_computes_several_times(tmp_path: Path) -> None:
     assert said == "GPU:0 spends 12.0 of 50.0 ms (24%) on computing the same several times: MatMul"
 
 
+def test_no_more_is_saved_than_a_product_takes(tmp_path: Path) -> None:
+    """Whatever a damaged sidecar says."""
+    ops = [("x:MatMul", 12.0), ("y:MatMul", 20.0)]
+    report = ran(tmp_path, ops, saved_percent={"zero": 1_000}, zero_ops=["x"])
+    assert title_of(report, "costly-ops").startswith("GPU:0 spends 12.0 of 50.0 ms (24%)")
+
+
 def test_recomputed_activations_of_a_graph(tmp_path: Path) -> None:
     ops = [("x:MatMul", 12.0), ("y:MatMul", 20.0)]
     said = title_of(ran(tmp_path, ops, recomputed_ops=["x"]), "rematerialization")

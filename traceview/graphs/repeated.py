@@ -14,7 +14,7 @@ from traceview.graphs.flow import Flow, Node, node_of
 
 _READ: Final = "ReadVariableOp"
 _LARGEST_CONSTANT: Final = 1_000
-"""Numbers of constants that are compared."""
+"""Numbers of constants that are compared. A choice of ours."""
 
 
 def computed_again(flow: Flow) -> set[Node]:

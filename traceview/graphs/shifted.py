@@ -9,7 +9,7 @@ from traceview.graphs.flow import Flow, Node, node_of
 _JOINS: Final = frozenset(("ConcatV2", "Roll", "TensorScatterAdd", "TensorScatterUpdate"))
 _CUTS: Final = frozenset(("Identity", "Slice", "StridedSlice"))
 _MOST_CUTS: Final = 8
-"""Ops between what is read and what joins it."""
+"""Ops between what is read and what joins it. A choice of ours."""
 
 
 def shifted(flow: Flow) -> set[Node]:

@@ -73,7 +73,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     def loss_of(weights: Any, windows: Any, wanted: Any) -> Any:
         return jnp.mean((foretold(weights, windows)[:, 0] - wanted) ** 2)
 
-    @jax.jit  # type: ignore[untyped-decorator]
+    @jax.jit  # type: ignore[untyped-decorator]  # JAX is not installed where this is checked
     def update(weights: Any, windows: Any, wanted: Any) -> tuple[Any, Any]:
         loss, gradients = jax.value_and_grad(loss_of)(weights, windows, wanted)
         return jax.tree.map(lambda w, g: w - 1e-2 * g, weights, gradients), loss

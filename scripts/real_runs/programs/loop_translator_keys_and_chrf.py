@@ -112,7 +112,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss, tf.argmax(scores, axis=2, output_type=tf.int32)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(source: Any, target: Any) -> Any:
         losses, predicted = strategy.run(replica_step, args=(source, target))
         return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None), predicted

@@ -36,7 +36,7 @@ from traceview.trace.device.op_names import (
 )
 from traceview.trace.model import Recording
 from traceview.xplane.columns import Instruction
-from traceview.xplane.kernel_names import kernel_name
+from traceview.trace.device.kernel_names import kernel_name
 from traceview.xplane.planes import ActivityClass
 
 MOST_PARTS: Final = 24

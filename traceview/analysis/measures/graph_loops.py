@@ -44,6 +44,9 @@ _DISPATCH_RATIO: Final = 0.25
 _SAVED_OF_XLA: Final = 0.5
 """Of a loop of a program of XLA, whose ops have little dispatch: 256 turns that took 28.8 ms took 14.3 at once (JAX 0.10, two cores)."""
 
+_RECURRENT_RATIO: Final = 0.25
+"""What iterations hand to each other, of the time of what they need not: with more it is no loop over independent rows. A choice of ours."""
+
 _BODY: Final = "while/body/"
 """What is in the scope of instructions of a loop (JAX 0.10)."""
 
@@ -105,7 +108,7 @@ def graph_loops(context: Context) -> GraphLoops:
         sum(each.where(of).total for each in every) for of in (bodies & ~labels, labels)
     )
     saved_ratio = _SAVED_OF_XLA if (instruction[labels] != NONE).any() else 1.0
-    has_others = 4 * others_ps > own_ps
+    has_others = others_ps > _RECURRENT_RATIO * own_ps
     if ledger.loss(rows).share * saved_ratio < (LEFT_OUT_RATIO if has_others else LIMIT):
         return nothing
     return GraphLoops(labels, rows, turns, saved_ratio, has_others)

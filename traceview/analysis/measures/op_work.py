@@ -36,7 +36,7 @@ from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import label_lines, of_instructions, op_labels
 from traceview.trace.model import Recording, Trace
-from traceview.xplane.kernel_names import NumberFormat
+from traceview.trace.device.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]

@@ -95,7 +95,7 @@ from traceview.trace.device.op_names import (
     side_work_of,
 )
 from traceview.xplane.columns import C128, F64
-from traceview.xplane.kernel_names import NumberFormat
+from traceview.trace.device.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
 
 TOP_TYPES: Final = 3
@@ -429,9 +429,9 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
 
 
 def _least_saved(context: Context, kind: str) -> float:
-    """How much of products of a kind graphs say is needless."""
+    """How much of products of a kind graphs say is needless, 1.0 for all."""
     every = (host.captured.graphs.saved_percent.get(kind, 0) for host in context.trace.hosts)
-    return min(filter(None, every), default=0) / 100
+    return min(min(filter(None, every), default=0), 100) / 100
 
 
 _FALLS_BACK: Final = lazy_pattern(r"(?:^|/)pfor/while/")

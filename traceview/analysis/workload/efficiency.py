@@ -1,6 +1,6 @@
 """How well the compute uses the devices: its precision, whether tensor cores run, how much of a GPU kernels can fill, and FLOP/s.
 
-The precision of a kernel is read from its name (`xplane.kernel_names`). Kernels whose names show none are `unknown`, as those
+The precision of a kernel is read from its name (`trace.device.kernel_names`). Kernels whose names show none are `unknown`, as those
 made by XLA and CUDA graphs that are recorded as one event.
 
 Tracers record of a kernel its block, its grid and its theoretical occupancy. A GPU hides the time that memory takes by running many
@@ -51,7 +51,7 @@ from traceview.ledger.states import State
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import op_labels, split_op
 from traceview.trace.model import Device
-from traceview.xplane.kernel_names import NumberFormat
+from traceview.trace.device.kernel_names import NumberFormat
 from traceview.xplane.planes import parse_details
 
 FIRST_TENSOR_CORES: Final = 7.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceview.xplane.kernel_names import KernelName, NumberFormat, kernel_name
+from traceview.trace.device.kernel_names import KernelName, NumberFormat, kernel_name
 
 NAMES = {
     KernelName(NumberFormat.BF16, False, False): ("Cast_GPU_DT_FLOAT_DT_BFLOAT16_kernel",),
