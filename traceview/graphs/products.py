@@ -174,4 +174,4 @@ def _is_product_of_vectors(matrix: Any) -> bool:
 
 
 _ROUNDING: Final = 1e-3
-"""Of the largest number: float32 is a thousand times as exact, bfloat16 four times less. A choice of ours."""
+"""Of the largest number, where rounding in float32 is far less. A choice of ours."""

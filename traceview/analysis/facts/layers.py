@@ -20,6 +20,7 @@ from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE
+from traceview.trace.device.kernel_names import kernel_name
 from traceview.trace.device.op_names import (
     OPTIMIZER_FUNCTION,
     TRANSFORMATION,
@@ -36,7 +37,6 @@ from traceview.trace.device.op_names import (
 )
 from traceview.trace.model import Recording
 from traceview.xplane.columns import Instruction
-from traceview.trace.device.kernel_names import kernel_name
 from traceview.xplane.planes import ActivityClass
 
 MOST_PARTS: Final = 24

@@ -34,9 +34,9 @@ from traceview.base.units import PS_PER_US
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
+from traceview.trace.device.kernel_names import NumberFormat
 from traceview.trace.device.op_names import label_lines, of_instructions, op_labels
 from traceview.trace.model import Recording, Trace
-from traceview.trace.device.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]

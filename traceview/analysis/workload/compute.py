@@ -86,6 +86,7 @@ from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.ledger.states import State
 from traceview.trace.columns import NONE
+from traceview.trace.device.kernel_names import NumberFormat
 from traceview.trace.device.op_names import (
     Phase,
     SideWork,
@@ -95,7 +96,6 @@ from traceview.trace.device.op_names import (
     side_work_of,
 )
 from traceview.xplane.columns import C128, F64
-from traceview.trace.device.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
 
 TOP_TYPES: Final = 3

@@ -49,9 +49,9 @@ from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown
 from traceview.ledger.states import State
 from traceview.trace.columns import NONE
+from traceview.trace.device.kernel_names import NumberFormat
 from traceview.trace.device.op_names import op_labels, split_op
 from traceview.trace.model import Device
-from traceview.trace.device.kernel_names import NumberFormat
 from traceview.xplane.planes import parse_details
 
 FIRST_TENSOR_CORES: Final = 7.0
