@@ -202,7 +202,7 @@ UNTRAINED: Final = rule_about_compute(
 REPEATED: Final = rule_about_compute(
     code="repeated-compute",
     title="{who:spends/spend} {loss} on what each device computes alike[: {ops}][ in {line}]",
-    meaning="Each device computes from arrays that all have whole. Divided, each would compute its part.",
+    meaning="The same is computed more than once.",
     titles={
         "gathered": "{who:spends/spend} {loss} on work that each device repeats after gathering its input[: {ops}][ in {line}]",
         "losses": "{who:spends/spend} {loss} on gradients of several losses through the same ops[: {ops}][ in {line}]",
@@ -210,9 +210,11 @@ REPEATED: Final = rule_about_compute(
         "same": "{who:spends/spend} {loss} on computing the same several times[: {ops}][ in {line}]",
     },
     notes={
-        "part": "The loss is all but the part that one of the devices would have.",
+        "part": (
+            "Each device computes from arrays that all have whole. Divided, each would compute its part: the loss is all but that of one."
+        ),
         "gathered": (
-            "The loss is the exchange with its copies, and of the rest all but the part that one of the devices would have: no "
+            "Each device computes from arrays that all have whole. The loss is the exchange with its copies, and of the rest all but the part that one of the devices would have: no "
             "product needs the whole array."
         ),
         "same": "A step computes it from the same tensors and variables. The loss is all but the first time.",
