@@ -12,7 +12,7 @@ import traceview
 from scripts.cuda_trace import NCCL_NAME, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from tests.analysis.made import analyzed, in_program
+from tests.analysis.made import analyzed, in_program, title_of
 from tests.python_sidecars import PROFILE_START_NS, Sample, python_group
 from tests.reports import full_report
 from tests.trace.test_replicas import FIRST, SECOND, component
@@ -367,7 +367,7 @@ def test_who_has_done_its_part_waits_for_others_while_the_thread_of_the_steps_wa
 ) -> None:
     """Two replicas compute for 20 and 80 ms of 100, and the thread waits for both, or computes, from the end of the marker on.
 
-    Or it calls a graph between the markers, for `calls_ms` from the tenth on: what that runs is no part of the step.
+    Or it calls a graph between the markers, for `calls_ms` from the tenth on: what that runs is no part of the step, and has a turn.
     """
     trace, samples, cpu_us = new_trace(length_ms=1000), list[Sample](), list[int]()
     threads = [trace.thread("tf_Compute", 41), trace.thread("tf_Compute", 42)]
@@ -385,8 +385,12 @@ def test_who_has_done_its_part_waits_for_others_while_the_thread_of_the_steps_wa
             cpu_us.append(round(1e3 * load * at_ms))
     caller = [{"ident": None, "name": "MainThread", "native_id": 1}]
     facts = {"python": python_group(samples, caller, cpu_us)}
-    analyzed(tmp_path, trace, sidecar=facts)
+    report = analyzed(tmp_path, trace, sidecar=facts)
     of_first = traceview.load(tmp_path).ledger().by_state(0)
-    # Between eight markers.
+    # Between eight markers; the first replica has done its part of the turn after 20 ms.
+    turn_ms = max(10 + calls_ms - 20, 0) if calls_ms else 0
     assert of_first.get(State.DEVICE_WAIT, 0) == 7 * ms(waits_ms)
-    assert of_first[State.BETWEEN] == 7 * ms(80 - waits_ms)
+    assert of_first.get(State.TURN, 0) == 7 * ms(turn_ms)
+    assert of_first[State.BETWEEN] == 7 * ms(80 - waits_ms - turn_ms)
+    alone = "replica:0 waits 26.2 of 88.1 ms (30%) for replica:1, which alone computes between steps in read, train.py:12"
+    assert title_of(report, "serial-gpus") == (alone if turn_ms else "")

@@ -6,6 +6,7 @@ share of a straggler has to lie far beyond what chance gives it (docs/method.md,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -24,7 +25,7 @@ from traceview.analysis.exchange.balance_rules import (
 )
 from traceview.analysis.exchange.collective_sums import per_step, sent_one_by_one
 from traceview.analysis.exchange.gradients import SINGLE, single_gradients
-from traceview.analysis.facts.async_ops import longest_section
+from traceview.analysis.facts.async_ops import longest_section, section_waits
 from traceview.analysis.facts.devices import (
     OF_CHANCE_RATIO,
     Concurrency,
@@ -33,6 +34,7 @@ from traceview.analysis.facts.devices import (
     make_steps_together,
     model_of,
 )
+from traceview.analysis.facts.functions import functions_called
 from traceview.analysis.facts.run import Throughput, throughput_of
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import (
@@ -43,9 +45,9 @@ from traceview.analysis.measures.op_work import (
 )
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import devices_argument, is_of_jax
-from traceview.analysis.rules.words import Argument, Line, Number, Ops
+from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops
 from traceview.base.ids import is_in, unique_ids, unique_inverse
-from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.base.record import (
     ModelName,
     Picoseconds,
@@ -60,6 +62,7 @@ from traceview.document.vocabulary import DEVICE_KINDS, look_of
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, totals
+from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import graph_lines, op_labels, split_op
 from traceview.trace.model import machine_of
 from traceview.trace.strategy.replicas import CPU
@@ -417,7 +420,9 @@ def _serial(context: Context, result: Balance) -> Finding | None:
     rows = context.ledger.rows(states=(State.TURN,))
     sure: tuple[Confidence, str] = ("medium", "cores") if result.kind == "replica" else ("high", "")
     if not result.is_serial or result.concurrency_ratio is None:
-        return _in_sections(context, rows, sure)
+        if context.once(section_waits):
+            return _in_sections(context, rows, sure)
+        return _beside_function(context, rows, sure)
     limit = OF_CHANCE_RATIO * (result.chance_ratio or 0.0)
     return SERIAL.of_rows(
         context,
@@ -444,6 +449,43 @@ def _in_sections(context: Context, rows: BoolArray, sure: tuple[Confidence, str]
         title="section",
         action="section",
         notes=("section",),
+    )
+
+
+def _beside_function(
+    context: Context, rows: BoolArray, sure: tuple[Confidence, str]
+) -> Finding | None:
+    """Turns of what is called between the steps and runs on one device, and the line that calls it."""
+    trace, columns = context.trace, context.ledger.columns
+    functions, events = trace.once(functions_called), trace.device_columns
+    time, lines, holders = Counter[int](), Counter[str](), Counter[str]()
+    for device in context.ledger.devices:
+        own = context.ledger.rows(states=(State.TURN,), devices=(device,)) & rows
+        start, end = columns.start_ps[own], columns.end_ps[own]
+        python = context.idle.python.get(trace.device_list[device].host)
+        line = python.lines.at(python.caller, start, end) if python and own.any() else None
+        if line is not None:
+            lines[str(line)] += line.sampled_ps
+        for holder in unique_ids(columns.by[own]).tolist():
+            held, runs = own & (columns.by == holder), events.rows_of(holder)
+            spans = union(columns.start_ps[held], columns.end_ps[held])
+            shared = spans.within(events.start_ps[runs], events.end_ps[runs])
+            of_run = functions.of_event[runs]
+            holders[trace.device_key(holder)] += int(shared.sum())
+            for function in unique_ids(of_run[shared > 0]).tolist():
+                time[function] += int(shared[of_run == function].sum())
+    if not holders:
+        return None
+    most = max(time, key=time.__getitem__)
+    arguments: dict[str, Argument] = {
+        "other": devices_argument(context, (max(holders, key=holders.__getitem__),))
+    }
+    if lines:
+        arguments["line"] = Line(max(lines, key=lines.__getitem__))
+    if most != NONE:
+        arguments["function"] = Names(functions.names[most : most + 1], "function")
+    return SERIAL.of_rows(
+        context, rows, arguments=arguments, confidence=sure, title="function", action="function"
     )
 
 

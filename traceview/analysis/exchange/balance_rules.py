@@ -121,7 +121,10 @@ LATE_BY_TURNS: Final = Rule(
 SERIAL: Final = Rule(
     code="serial-gpus",
     title="the {all} run one after another: each idles at least {loss}",
-    titles={"section": "{who:waits/wait} {loss} for a replica in a critical section[, {line}]"},
+    titles={
+        "section": "{who:waits/wait} {loss} for a replica in a critical section[, {line}]",
+        "function": "{who:waits/wait} {loss} for {other}, which alone computes between steps[: {function}][ in {line}]",
+    },
     meaning=(
         "Each device idles while another one computes, so several are no faster than one. Independent devices would overlap "
         "far more. In parallel they would take as long as the slowest of them, so the idle time of this one is lost."
@@ -137,6 +140,10 @@ SERIAL: Final = Rule(
             "Calls of jitted functions return at once, so devices work beside each other until Python waits for a result.",
         ),
         "section": "Keep out of `tf.CriticalSection.execute` what touches no shared state: compute it before or after.",
+        "function": (
+            "Run this on all replicas, each with its part of the batch: `strategy.run`. Or call it less often.",
+            "What a script calls outside of `strategy.run` runs on the first replica. A function with fewer examples than replicas is quicker there.",
+        ),
         "dependent_ops": (
             "Let no part of the step wait for one on another device that it does not need: no `tf.control_dependencies` between them.",
             "Where one device needs what another one computes, split the batch into micro-batches, so that both overlap.",

@@ -157,18 +157,20 @@ def _while_as_many(count: int | None, start: Int64Array, end: Int64Array) -> Int
 
 
 def recast_unfinished(context: Run, drafts: Sequence[Draft]) -> None:
-    """Replicas that have done their part, while the thread of the steps waits and others of the host compute: they wait for these."""
+    """Replicas that have done their part, while the thread of the steps waits and others of the host compute: they wait for these.
+
+    What is called between the markers of steps is no part of one: that has a turn of its own.
+    """
     for draft in drafts:
         if draft.kind != "replica" or draft.python is None or not draft.python.is_sampled:
             continue
-        rests = draft.python.lines.at_rest(draft.python.caller)
-        markers = draft.states.markers
-        if markers.start.size:
-            # What runs between the steps is no part of one.
-            rests = difference(rests, intersection(draft.states.calls, complement(markers)))
+        rests, markers = draft.python.lines.at_rest(draft.python.caller), draft.states.markers
+        has_markers = markers.start.size > 0
+        apart = intersection(draft.states.calls, complement(markers)) if has_markers else NEVER
         for other in context.trace.devices_of_host[draft.host]:
             if other != draft.device:
                 spans = intersection(rests, context.activities[other].compute)
+                draft.recast(intersection(spans, apart), _WAITS, State.TURN, (By.DEVICE, other))
                 draft.recast(spans, _WAITS, State.DEVICE_WAIT, (By.DEVICE, other))
 
 

@@ -317,9 +317,12 @@ def _second_forward(context: Context) -> Finding | None:
     whole = SWEEPS.totals(of_rows, ledger.columns.duration_ps[rows], len(functions.names))
     longest = np.argsort(-whole, kind="stable")[: np.count_nonzero(whole)].tolist()
     texts = tuple(functions.names[place] for place in longest)
+    has_turn = bool(ledger.rows(states=(State.TURN,)).any())
     return SECOND_FORWARD.of_rows(
         context,
         rows,
+        keeps_waiting=True,
+        action="alone" if has_turn else "",
         arguments={"function": Names(texts[:1], "function")},
         evidence=[Evidence("function", text, None, "", value_is="function") for text in texts],
     )

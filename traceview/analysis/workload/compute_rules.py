@@ -475,7 +475,12 @@ SECOND_FORWARD: Final = rule_about_compute(
         "jax": (
             "Take the loss from the step itself, `loss, gradients = jax.value_and_grad(f)(...)`, or call this in every tenth step only.",
             "It is the loss before the update. With `has_aux=True` a function returns other values beside it.",
-        )
+        ),
+        "alone": (
+            "Where each step needs its result, run it on all replicas, each with its part of the batch: `strategy.run`; else less often.",
+            "What a script calls outside of `strategy.run` runs on the first replica, and the others wait.",
+        ),
     },
+    explains=("serial-gpus/function",),
     example="GPU:0 spends 6.30 of 20.2 ms (31%) in a second forward pass, logged_loss",
 )
