@@ -908,6 +908,21 @@ def test_products_are_slow_by_their_quickest_run(each: int, is_found: bool, tmp_
     assert ("at a low rate" in said) is is_found
 
 
+@pytest.mark.parametrize(("beside_ms", "is_found"), [(0.5, True), (12.0, False)])
+def test_products_are_slow_by_what_they_take_alone(
+    beside_ms: float, is_found: bool, tmp_path: Path
+) -> None:
+    """14 ms for what is slow in more than 6; another op runs meanwhile."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 1, 21, op="large:Conv2D")
+        step.kernel(0, 21, 35, op="small:Conv2DBackpropFilter")
+        step.kernel(0, 22, 22 + beside_ms, op="beside:Relu", stream=14)
+    flops = {"large": 2_000_000, "small": 30_000}
+    report = analyzed(tmp_path, trace, sidecar={"graphs": {"flops": flops}})
+    assert ("at a low rate" in title_of(report, "costly-ops")) is is_found
+
+
 @pytest.mark.parametrize(("length_ms", "cost"), [(22.6, "25.6 of 50.0 ms (51%)"), (22.4, "")])
 def test_one_type_with_what_else_its_line_makes(
     length_ms: float, cost: str, tmp_path: Path

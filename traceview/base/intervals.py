@@ -71,6 +71,17 @@ def union(start: Int64Array, end: Int64Array) -> IntervalSet:
     return IntervalSet(*parts)
 
 
+def while_as_many_are_open(count: int | None, start: Int64Array, end: Int64Array) -> IntervalSet:
+    """When so many of some spans, int64 `[n]`, are open, or more; never for None or 0."""
+    if not count:
+        return NEVER
+    moments = np.concatenate((start, end))
+    order = np.argsort(moments, kind="stable")
+    opened = np.cumsum(np.repeat((1, -1), start.size)[order])
+    place = np.flatnonzero(opened[:-1] >= count)
+    return union(moments[order][place], moments[order][place + 1])
+
+
 def places(values: Int64Array, times: npt.ArrayLike, *, right: bool = False) -> Int64Array:
     """How many of the sorted `values` lie before each time, or at it too if `right`; int64, as `np.searchsorted`.
 

@@ -18,7 +18,14 @@ from traceview.analysis.facts.dispatch import Draft
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.threads import core_waits
 from traceview.base.ids import is_in
-from traceview.base.intervals import NEVER, Int64Array, IntervalSet, difference, union
+from traceview.base.intervals import (
+    NEVER,
+    Int64Array,
+    IntervalSet,
+    difference,
+    union,
+    while_as_many_are_open,
+)
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.build import Segments, is_among
 from traceview.ledger.columns import IDLE, By
@@ -62,7 +69,7 @@ def recast_by_turns(context: Run, segments: Segments, drafts: Sequence[Draft]) -
         if draft.kind == "replica" and draft.host not in full:
             events, rows = draft.trace.device_columns, draft.trace.device_rows(draft.host)
             cores = draft.trace.hosts[draft.host].usable_cores
-            full[draft.host] = _while_as_many(cores, events.start_ps[rows], events.end_ps[rows])
+            full[draft.host] = while_as_many_are_open(cores, events.start_ps[rows], events.end_ps[rows])
     if is_serial:
         taking_turns = [draft for draft in drafts if draft.device in computing]
         for draft in taking_turns:
@@ -143,17 +150,6 @@ def _waits_for_sends(context: Run, drafts: Sequence[Draft]) -> bool:
         is_sent = is_in(columns.event[waits], context.collectives.sends)
         rest_ps += int((columns.duration_ps[waits] * np.where(is_sent, -1, 1)).sum())
     return rest_ps < 0
-
-
-def _while_as_many(count: int | None, start: Int64Array, end: Int64Array) -> IntervalSet:
-    """When so many of some spans are open, or more; never for None."""
-    if not count:
-        return NEVER
-    moments = np.concatenate((start, end))
-    order = np.argsort(moments, kind="stable")
-    opened = np.cumsum(np.repeat((1, -1), start.size)[order])
-    place = np.flatnonzero(opened[:-1] >= count)
-    return union(moments[order][place], moments[order][place + 1])
 
 
 def recast_unfinished(context: Run, drafts: Sequence[Draft]) -> None:
@@ -281,5 +277,5 @@ def while_cores_are_full(context: Run, segments: Segments) -> dict[int, Interval
             computes = [of.chosen(of.activity == ActivityClass.COMPUTE) for of in own]
             start = np.concatenate([of.start_ps for of in computes])
             end = np.concatenate([of.end_ps for of in computes])
-            found[host] = _while_as_many(trace.hosts[host].usable_cores, start, end)
+            found[host] = while_as_many_are_open(trace.hosts[host].usable_cores, start, end)
     return found

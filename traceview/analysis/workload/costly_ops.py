@@ -38,7 +38,7 @@ from traceview.analysis.workload.compute_rules import (
     UNTRAINED,
     rule_about_compute,
 )
-from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.intervals import BoolArray, Int64Array, while_as_many_are_open
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.document import numbers
@@ -557,7 +557,7 @@ def slow_products(context: Context) -> tuple[BoolArray, float]:
     """Which labels are products that do few FLOPs for their time, and how much of that they would save at the usual rate.
 
     No convolution of each channel for itself, which does few for each number that it reads: a network that has some is made of them.
-    By its quickest run each, for the others may have shared the cores.
+    By the run of each with the least time in which no other op of its device ran: the others shared its cores.
     """
     flops, _, usual = context.once(_usual_rate)
     types, of_label = context.once(types_of_labels)
@@ -569,14 +569,15 @@ def slow_products(context: Context) -> tuple[BoolArray, float]:
 
 
 def _quick_ps(context: Context) -> _Floats:
-    """How long all runs of each label would take if they were as quick as its quickest one, float64 picoseconds."""
-    trace, labels = context.trace, context.trace.once(op_labels)
-    rows = np.concatenate(
-        [np.empty(0, np.int64), *(counted_events(context, each) for each in context.ledger.devices)]
-    )
-    least = np.full(labels.row.size, np.inf)
-    np.minimum.at(least, labels.of_row[rows], trace.device_columns.duration_ps[rows])
-    count = np.bincount(labels.of_row[rows], minlength=least.size)
+    """How long all runs of each label would take if they were as quick as its quickest one alone, float64 picoseconds."""
+    events, labels = context.trace.device_columns, context.trace.once(op_labels)
+    least, count = np.full(labels.row.size, np.inf), np.zeros(labels.row.size, np.int64)
+    for device in context.ledger.devices:
+        rows = counted_events(context, device)
+        start, end, label = events.start_ps[rows], events.end_ps[rows], labels.of_row[rows]
+        shared = while_as_many_are_open(2, start, end).within(start, end)
+        np.minimum.at(least, label, end - start - shared)
+        count += np.bincount(label, minlength=count.size)
     return np.where(count, least, 0.0) * count
 
 
