@@ -69,7 +69,9 @@ def recast_by_turns(context: Run, segments: Segments, drafts: Sequence[Draft]) -
         if draft.kind == "replica" and draft.host not in full:
             events, rows = draft.trace.device_columns, draft.trace.device_rows(draft.host)
             cores = draft.trace.hosts[draft.host].usable_cores
-            full[draft.host] = while_as_many_are_open(cores, events.start_ps[rows], events.end_ps[rows])
+            full[draft.host] = while_as_many_are_open(
+                cores, events.start_ps[rows], events.end_ps[rows]
+            )
     if is_serial:
         taking_turns = [draft for draft in drafts if draft.device in computing]
         for draft in taking_turns:

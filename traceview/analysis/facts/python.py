@@ -101,6 +101,7 @@ _WORKS_INSIDE: Final = {
     "decoding_pictures": lazy_pattern(
         r"(?:PIL|cv2|imageio|skimage/io)/.* in (?!\w*save)", re.DOTALL
     ),
+    "class_weights": lazy_pattern(r"(?:tf_)?keras/.* in class_weight_to_sample_weights", re.DOTALL),
     "lists_of_rows": lazy_pattern(r"datasets/formatting/formatting\.py:\d+ in extract_"),
     "reports": lazy_pattern(
         r"(?:logging|pandas/io/formats|matplotlib)/|json/(?!decoder|scanner).*:\d+ in (?!load)|csv\.py:\d+ in (?:write|_dict_to)"

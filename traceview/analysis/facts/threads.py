@@ -125,7 +125,8 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
         if number == python.caller or is_beside:
             continue
         kept = kept_by.get(number, NEVER)
-        awaited = NEVER if number in calling else python.lines.at_work(number)
+        is_of_step = number in calling and not guests.size
+        awaited = NEVER if is_of_step else python.lines.at_work(number)
         awaited = joined_spans((intersection(waits, awaited), given))
         kept_ps, awaited_ps = covered_ps(kept, window), covered_ps(awaited, window)
         chosen = kept if kept_ps >= awaited_ps else awaited
@@ -345,8 +346,11 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
     busy = ran_ps >= _BUSY_RATIO * whole_ps
     pipeline |= {place for place in iterating if busy[place]}
     pipeline -= {*compute, NONE}
-    lines = {*unique_ids(trace.host_columns.line[states.rows_of_model]).tolist()} - {*states.guests}
-    calling = {*map(clocks.of_line, states.lines_of_python)}
+    beside = {line for line in states.lines_of_python if int(states.thread[line]) in states.guests}
+    # Calls that run at the same time may be taken for each other's.
+    compute -= {*map(clocks.of_line, beside)}
+    lines = {*unique_ids(trace.host_columns.line[states.rows_of_model]).tolist()} - beside
+    calling = {*map(clocks.of_line, {*states.lines_of_python} - beside)}
     python = _of_python(context, host, clocks, {*compute, *calling, *pipeline})
     of_model = {*compute, *map(clocks.of_line, lines)} - {*pipeline, *python.values(), NONE}
     known = {*pipeline, *python.values(), *of_model, *iterating}

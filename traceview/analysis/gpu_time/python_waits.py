@@ -77,6 +77,10 @@ _OF_ANY_FRAMEWORK: Final[dict[str, Advised]] = {
         "Do it every 100th step only, or write down what is new and nothing twice.",
         "A thread would hold the GIL, which the step needs.",
     ),
+    "class_weights": (
+        "Give weights with the data, made by NumPy: `return x, y, weights[y]` instead of `fit(class_weight=...)`.",
+        "Keras looks the weight of each label up in Python, one by one.",
+    ),
     "modules": "Hand modules over once, `step = nnx.cached_partial(train_step, model, optimizer)`, and then only batches: `step(batch)`.",
     "lists_of_rows": "Ask the data set for arrays, once before the loop: `dataset.with_format('numpy')`.",
     "reading_files": "Read the file once, before the loop, if it fits into memory: `rows = file['rows'][:]`; else whole blocks of it.",
@@ -358,9 +362,10 @@ def _keras_key(python: PythonShare | None, instead: str) -> str:
         return "predict"
     if hook and hook[1]:
         return "callback"
-    if python and python.state == "runs" and _FIT.match(python.called or ""):
+    is_own = instead in ("", _OWN)
+    if python and python.state == "runs" and is_own and _FIT.match(python.called or ""):
         return "keras"
-    return "callback" if hook and instead in ("", _OWN) else instead
+    return "callback" if hook and is_own else instead
 
 
 def _work_key(python: PythonShare | None) -> str:
@@ -475,11 +480,11 @@ def _ops_between_steps(waits: Waits, *, is_in_calls: bool) -> tuple[EagerOps, in
 
 
 def _slows_ops(waits: Waits) -> bool:
-    """Whether most of what is lost are ops that take longer: a thread that keeps the lock keeps none of them from running."""
+    """Whether two thirds of what is lost are ops that take longer: a thread that keeps the lock keeps none of them from running."""
     columns = waits.context.ledger.columns
     busy = waits.rows & (columns.activity != IDLE)
     lost_ps, busy_ps = (int(columns.duration_ps[rows].sum()) for rows in (waits.rows, busy))
-    return 2 * busy_ps >= lost_ps
+    return 3 * busy_ps >= 2 * lost_ps
 
 
 _OF_GRAIN: Final = "grain-"

@@ -7,7 +7,7 @@ time of the replicas. What JAX runs outside of any function of the user is a `Pj
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -33,7 +33,7 @@ from traceview.analysis.rules.rule import (
     is_of_jax,
 )
 from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Quantity
-from traceview.base.ids import unique_counts, unique_ids
+from traceview.base.ids import is_in, unique_counts, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
 from traceview.base.stats import median_ps
 from traceview.base.text import lazy_pattern
@@ -325,14 +325,21 @@ class EagerOps(Struct, frozen=True, eq=False):
 
 
 def many_eager_ops(context: Context, host: int) -> EagerOps | None:
-    """The ops of a host outside of graphs, where steps run many; those between steps are not the step's."""
-    within = (context.idle.states.get(host) or HostStates(context.trace, host)).markers
+    """The ops of a host outside of graphs, where steps run many; those between steps, and of a thread beside them, are not the step's."""
+    states = context.idle.states.get(host) or HostStates(context.trace, host)
+    within = states.markers
     if is_of_jax(context.trace):
         # The marker of a step may be the call of one function.
         own = [d for d in context.ledger.devices if context.trace.device_list[d].host == host]
         rows = context.ledger.rows(states=(State.BETWEEN,))
         within = complement(context.ledger.spans_of(own, rows)) if own else within
-    ops = eager_ops(context.trace, context.selection, host, within if within.start.size else None)
+    ops = eager_ops(
+        context.trace,
+        context.selection,
+        host,
+        within if within.start.size else None,
+        without=states.guests.keys(),
+    )
     return ops if ops is not None and ops.count_per_step >= least_count(context) else None
 
 
@@ -343,11 +350,21 @@ def least_count(context: Context) -> int:
 
 
 def eager_ops(
-    trace: Trace, selection: Selection, host: int, within: IntervalSet | None = None
+    trace: Trace,
+    selection: Selection,
+    host: int,
+    within: IntervalSet | None = None,
+    *,
+    without: Collection[int] = (),
 ) -> EagerOps | None:
-    """The eager ops of one host, or those that begin within some spans; None without steps or without such ops."""
+    """The eager ops of one host, or those that begin within some spans; None without steps or without such ops.
+
+    `without`: threads whose calls of JAX do not count.
+    """
     jitted = _outermost(trace, trace.named_on(host, JITTED_CALL.match))
     if jitted.size:
+        of_thread = trace.thread_of_line[trace.host_columns.line[jitted]]
+        jitted = jitted[~is_in(of_thread, sorted(without))]
         rows = jitted if within is None else _begun_within(trace, jitted, within)
         return _measured(trace, selection, host, rows, rows)
     rows = trace.named_on(host, EAGER.__eq__)

@@ -115,6 +115,8 @@ class HostEvents:
             runs = self._stat("run_id").at(rows, NONE).tolist()
             known = zip(runs, result.tolist(), strict=True)
             result = np.array([self._runs_executed.get(*pair) for pair in known], dtype=np.int64)
+            executed = zip(runs, thread.tolist(), strict=True)
+            thread = np.array([self._run_by.get(*pair) for pair in executed], dtype=np.int64)
         result[thread == self.caller] = -LONG_AGO_PS
         links = self.links
         open_ = np.flatnonzero(thread != self.caller)
@@ -138,12 +140,14 @@ class HostEvents:
     @cached_property
     def _runs_executed(self) -> dict[int, int]:
         """When the caller began to execute each run of a program of XLA."""
-        columns = self._columns
-        return {
-            run: int(columns.start_ps[row])
-            for run, row in calls_of_runs(self._trace, self._host).items()
-            if self.thread[columns.line[row]] == self.caller
-        }
+        start, runs = self._columns.start_ps, calls_of_runs(self._trace, self._host).items()
+        return {run: int(start[row]) for run, row in runs if self._run_by[run] == self.caller}
+
+    @cached_property
+    def _run_by(self) -> dict[int, int]:
+        """The thread that executed each run of a program of XLA."""
+        runs = calls_of_runs(self._trace, self._host).items()
+        return {run: int(self.thread[self._columns.line[row]]) for run, row in runs}
 
     @property
     def lines_of_python(self) -> list[int]:
@@ -160,7 +164,7 @@ class HostEvents:
     def guests(self) -> dict[int, Int64Array]:
         """Ops on CPU devices that another thread of Python handed on while the caller ran graphs of its own: no part of the steps.
 
-        By thread their rows in the device columns, ascending.
+        Of XLA whenever it did, on devices for which the caller executes programs. By thread their rows in the device columns, ascending.
         """
         threads = {int(self.thread[line]) for line in self.lines_of_python} - {self.caller}
         if self._has_queue or not threads or not self.calls.start.size:
@@ -168,12 +172,16 @@ class HostEvents:
         columns, rows = self._trace.device_columns, self._trace.device_rows(self._host)
         rows = rows[columns.launch[rows] != NONE]
         _, thread = self.handed_over(columns.launch[rows].astype(np.int64))
+        of_caller = (
+            unique_ids(columns.device[rows[thread == self.caller]]) if self._runs_executed else ()
+        )
         found = {}
         for each in sorted(threads):
             own = np.sort(rows[thread == each])
             start, end = columns.start_ps[own], columns.end_ps[own]
             # For the threads of replicas outside of graphs the caller waits, in none of its own.
-            if 2 * int(self.calls.within(start, end).sum()) > int((end - start).sum()):
+            is_beside = 2 * int(self.calls.within(start, end).sum()) > int((end - start).sum())
+            if is_beside or (own.size and is_in(columns.device[own], of_caller).all()):
                 found[each] = own
         return found
 

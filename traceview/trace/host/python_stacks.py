@@ -21,6 +21,10 @@ from traceview.trace.sidecar.sidecar import PythonFrame, PythonSamples
 _NEARLY_ALL: Final = 0.99
 """Of the samples of a thread: a function or line with so many is around all that it does. A choice of ours."""
 _FRAMEWORKS: Final = ("tensorflow/", "keras/", "tf_keras/", "jax/", "jaxlib/")
+_OF_DATA: Final = lazy_pattern(
+    r"(?:tf_)?keras/src/(?:trainers/data_adapters|utils|legacy/preprocessing)/"
+)
+"""What Keras itself computes of data, in Python: it hands no work on (Keras 3.15)."""
 _CALLBACK: Final = lazy_pattern(r"keras/src/callbacks/(?!callback(?:_list)?\.py)(\w+)\.py")
 _CLASSES: Final = {
     "csv_logger": "CSVLogger",
@@ -100,7 +104,8 @@ class PythonStacks(Struct, frozen=True, eq=False, dict=True):
         """The line that stands for a stack; the function of Keras that it called is named, where one does the work."""
         frames = self.frames(stack)
         if self.is_user[stack]:
-            named = next(filter(None, map(_of_keras, frames[-2::-1])), None)
+            own = frames[0].function if _OF_DATA.match(frames[0].file) else None
+            named = own or next(filter(None, map(_of_keras, frames[-2::-1])), None)
             return replace(frames[-1], function=named) if named else frames[-1]
         return next((frame for frame in frames if frame.state != "waits"), frames[0])
 
@@ -211,14 +216,14 @@ class PythonStacks(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def is_of_framework(self) -> BoolArray:
-        """Whether the user's line, or what no user's line calls, is in a call of the framework."""
+        """Whether the user's line, or what no user's line calls, is in a call of the framework, which does not compute of data there itself."""
         called = [
             stack[-2 if len(stack) > 1 and is_user else -1] if stack else NONE
             for stack, is_user in zip(self.samples.stacks, self.is_user.tolist(), strict=True)
         ]
         frames = [frame.file.startswith(_FRAMEWORKS) for frame in self.samples.frames]
         result: BoolArray = np.array([*frames, False], dtype=np.bool_)[called]
-        return result
+        return result & ~self._where(0, lambda frame: _OF_DATA.match(frame.file) is not None)
 
     @cached_property
     def is_native(self) -> BoolArray:
