@@ -85,16 +85,23 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
     least_ps = LIMIT * sum(ledger.gpu_ps_by_device.values())
     detours = context.once(detour_rows)
     of_others = context.once(graph_loops).rows | context.once(dispatch_left_out)
+    taken = np.zeros(ledger.columns.count, dtype=np.bool_)
 
     def waits(*states: State) -> Waits | None:
         """The rows of some states; None where they are too few for any rule."""
         if sum(lost_ps[state] for state in states) < max(least_ps, 1):
             return None
-        rows = ledger.rows(states=states) & ~detours
+        rows = ledger.rows(states=states) & ~detours & ~taken
         return Waits(context, result, rows) if rows.any() else None
 
     if detours.any():
         yield ops_on_cpu(Waits(context, result, detours))
+    one_by_one = waits(State.HOST_OPS, State.PYTHON, State.BETWEEN_CALLS)
+    reads = _reads_of_calls(one_by_one) if one_by_one else taken
+    outside = list(_outside_of_graphs(one_by_one, reads)) if one_by_one else []
+    yield from outside
+    if any(outside):
+        taken |= reads
     for states, conclude in _CONCLUSIONS.items():
         known = waits(*states)
         if known and states in _OF_LINES:
@@ -107,9 +114,6 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
         ops = Waits(context, result, ops.rows & ~(rows_of_keys(context, ledger) | of_others))
     heavy = heavy_ops(context, ops.rows) if ops else {}
     yield from of_heavy_ops(context, result, heavy)
-    one_by_one = waits(State.HOST_OPS, State.PYTHON, State.BETWEEN_CALLS)
-    outside = list(_outside_of_graphs(one_by_one)) if one_by_one else []
-    yield from outside
     if not any(outside):
         if ops:
             others = ops.rows.copy()
@@ -329,8 +333,8 @@ def _is_of_profiler(context: Context, host: int, ps: int, ops: EagerOps) -> bool
 # Ops outside of graphs
 
 
-def _outside_of_graphs(waits: Waits) -> Iterator[Finding | None]:
-    """Steps of a CPU-only run without a graph: replicas look idle while the host runs their ops."""
+def _outside_of_graphs(waits: Waits, reads: BoolArray) -> Iterator[Finding | None]:
+    """Steps of a CPU-only run without a graph: replicas look idle while the host runs their ops, and `reads` their results there."""
     context, host = waits.context, waits.host
     if context.trace.device_list[waits.device].kind != "replica":
         return
@@ -341,6 +345,7 @@ def _outside_of_graphs(waits: Waits) -> Iterator[Finding | None]:
     if context.ledger.loss(elsewhere).share >= LIMIT:
         yield python_in_step(Waits(context, waits.result, elsewhere))
         waits = Waits(context, waits.result, waits.rows & ~elsewhere)
+    waits = Waits(context, waits.result, waits.rows | reads)
     key, unit = ("jax-eager", "call") if is_of_jax(context.trace) else ("eager", "op")
     yield waits.finding(
         rules.HOST_BOUND,
@@ -378,8 +383,8 @@ def _arrays_handed(waits: Waits) -> Number | None:
     return Number(count, "argument") if is_most and count >= _MANY_ARRAYS else None
 
 
-_OF_INDEXING: Final = {"gather", "dynamic_slice"}
-"""What an index of an array calls (JAX 0.10)."""
+_OF_INDEXING: Final = {"gather", "dynamic_slice", "unstack"}
+"""What an index of an array calls, and a loop over it (JAX 0.10)."""
 
 
 def _one_by_one(key: str, ops: EagerOps) -> str:
@@ -390,16 +395,27 @@ def _one_by_one(key: str, ops: EagerOps) -> str:
 
 def _at_another_line(waits: Waits) -> BoolArray:
     """Python in the step at lines other than the one that calls most of the ops."""
-    ledger, columns = waits.context.ledger, waits.context.ledger.columns
+    columns, own = waits.context.ledger.columns, _lines_of_calls(waits)
     python: BoolArray = waits.rows & (columns.state == State.PYTHON)
-    python &= columns.by_kind == By.PYTHON
-    calls = Waits(waits.context, waits.result, waits.rows & (columns.state == State.HOST_OPS))
-    called_at = calls.python(State.PYTHON)
+    python &= (columns.by_kind == By.PYTHON) & ~is_in(columns.by, own)
+    return python if own else np.zeros(columns.count, dtype=np.bool_)
+
+
+def _reads_of_calls(waits: Waits) -> BoolArray:
+    """Reads of values at the line that calls most of the ops."""
+    columns, own = waits.context.ledger.columns, _lines_of_calls(waits)
+    reads = waits.context.ledger.rows(states=(State.SYNC,))
+    return reads & (columns.by_kind == By.PYTHON) & is_in(columns.by, own)
+
+
+def _lines_of_calls(waits: Waits) -> list[int]:
+    """The number of the line that calls most of the ops, by the ledger; none where it is not known."""
+    ledger = waits.context.ledger
+    of_ops = waits.rows & (ledger.columns.state == State.HOST_OPS)
+    called_at = Waits(waits.context, waits.result, of_ops).python(State.PYTHON)
     if called_at is None:
-        return np.zeros(columns.count, dtype=np.bool_)
-    own = [number for number, line in enumerate(ledger.python) if line == called_at.line]
-    python &= ~is_in(columns.by, own)
-    return python
+        return []
+    return [number for number, line in enumerate(ledger.python) if line == called_at.line]
 
 
 def diagnose_without_devices(context: Context) -> Iterator[Finding]:

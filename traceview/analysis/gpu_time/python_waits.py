@@ -334,6 +334,8 @@ NUMPY: Final = "numpy/"
 """Modules that compute without Python's lock."""
 
 _INDEXES: Final = "StridedSlice"
+_LAYERS: Final = ("keras/", "tf_keras/")
+"""Modules whose layers index for themselves."""
 
 TRACED: Final = "slow_settings"
 """The key of the advice where something slows each call of Python."""
@@ -436,7 +438,8 @@ def between_steps(waits: Waits) -> Finding | None:
         least = int(CALLBACK_STALL.limits["least_op_count"])
         evidence.append(Evidence("eager_ops_per_step", calls.count_per_step, least, ""))
     beside = _beside(waits, key)
-    is_indexing = ops is not None and _INDEXES in ops[0].types
+    is_of_layers = python is not None and (python.called or "").startswith(_LAYERS)
+    is_indexing = ops is not None and _INDEXES in ops[0].types and not is_of_layers
     return waits.finding(
         CALLBACK_STALL,
         arguments=arguments | beside,
