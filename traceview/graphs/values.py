@@ -22,6 +22,7 @@ from traceview.graphs.products import (
 from traceview.graphs.recomputed import recomputed
 from traceview.graphs.repeated import computed_again
 from traceview.graphs.shifted import shifted
+from traceview.graphs.turns import carried
 
 _NO_WORK: Final = frozenset((
     "Const", "Identity", "IdentityN", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "Shape",
@@ -31,7 +32,7 @@ _IN_64_BITS: Final = frozenset(("float64", "complex128"))
 
 _KINDS: Final = (
     "float64", "constant", "batch", "variable", "untrained", "fixed", "summed", "dense", "again", "idle", "sent", "pair",
-    "dropped", "apart", "copied", "zero", "separable", "recomputed", "same", "shifted",
+    "dropped", "apart", "copied", "zero", "separable", "recomputed", "same", "shifted", "carried",
 )  # fmt: skip
 
 
@@ -65,6 +66,7 @@ def describe_values(
     dense = flow.dense(by_others) if has_batch else set()
     again = decoded_again(flow) & needed if needed else set()
     again_for_gradients, same, moved_up = recomputed(flow), computed_again(flow), shifted(flow)
+    in_turn = carried(calls)
     sent, pairs, parts = sent_again(flow), of_pairs(flow), summed_products(calls)
     saved = {
         "dropped": dropped(flow),
@@ -104,6 +106,7 @@ def describe_values(
             ("recomputed", again_for_gradients),
             ("same", same),
             ("shifted", moved_up),
+            ("carried", in_turn),
             *((kind, nodes) for kind, (nodes, _) in saved.items()),
         )
         own.update(kind for kind, nodes in also if node in nodes)

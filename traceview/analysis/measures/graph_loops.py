@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.devices import devices_in_use
+from traceview.analysis.facts.graph_ops import named_in_graphs
 from traceview.analysis.facts.layers import instructions_that
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.op_work import (
@@ -53,7 +54,7 @@ _BODY: Final = "while/body/"
 
 class GraphLoops(Struct, frozen=True, eq=False):
     """Ops of loops that need not run in turn: bool `labels` (`op_labels`), bool `rows` of the ledger in which they run or are dispatched, how
-    many turns in a step, how much of that time is the loss, and whether other ops of XLA's loops need what the turn before has made.
+    many turns in a step, how much of that time is the loss, and whether other ops of such loops need what the turn before has made.
     """
 
     labels: BoolArray
@@ -75,7 +76,8 @@ def graph_loops(context: Context) -> GraphLoops:
     instruction = context.trace.device_columns.instruction[context.trace.once(op_labels).row]
     # A kernel of a GPU, whose op may not be recorded, is that of many layers.
     on_cpu = all(context.trace.device_list[each].kind == "replica" for each in ledger.devices)
-    of_loops: BoolArray = (instruction == NONE) & on_cpu
+    in_turn = context.trace.once(named_in_graphs)["carried_ops"]
+    of_loops: BoolArray = (instruction == NONE) & on_cpu & ~in_turn
     # Programs of one op each run one after the other, too.
     bodies = instructions_that(context.trace, lambda each: _BODY in each.scope)
     of_loops |= instructions_that(context.trace, lambda each: each.need == "turns")
@@ -105,7 +107,7 @@ def graph_loops(context: Context) -> GraphLoops:
     if not on_cpu and waits_ps < _DISPATCH_RATIO * whole_ps:
         return nothing
     others_ps, own_ps = (
-        sum(each.where(of).total for each in every) for of in (bodies & ~labels, labels)
+        sum(each.where(of).total for each in every) for of in ((bodies & ~labels) | in_turn, labels)
     )
     saved_ratio = _SAVED_OF_XLA if (instruction[labels] != NONE).any() else 1.0
     has_others = others_ps > _RECURRENT_RATIO * own_ps

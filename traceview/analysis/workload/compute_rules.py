@@ -355,15 +355,18 @@ LOOPED: Final = Rule(
         "{limit} of the GPU time in ops of a compiled step, with their dispatch, that run 16 times or more in it, 50 µs long in the mean; "
         "not where they are 97.5% of the compute; on GPUs of XLA only, where dispatch is a quarter"
     ),
-    action="Call the ops once on the whole batch: most accept a batch dimension. Recurrent layers of few units take `unroll=True`.",
+    action="Call the ops once on the whole batch: most accept a batch dimension.",
     advice=(
-        "An LSTM of 32 units took 2.8 ms instead of 4.3 so, one of 128 as long (TensorFlow 2.21, two cores). `tf.map_fn`, `tf.scan` and loops of AutoGraph run one iteration after the other; where each needs the last one, a larger batch "
-        "has fewer. `tf.nn.ctc_loss` loops for dense labels: with sparse ones a step took 25 ms instead of 60 (TensorFlow 2.21, two cores)."
+        "`tf.map_fn`, `tf.scan` and loops of AutoGraph run one iteration after the other. `tf.nn.ctc_loss` loops for dense labels: with sparse ones a step took 25 ms instead of 60 (TensorFlow 2.21, two cores)."
     ),
     actions={
         "vectorized": (
             "Call the ops on the whole batch: `tf.vectorized_map` runs a loop over its rows for ops that it cannot convert.",
             "TensorFlow 2.21 converts neither `tf.image.crop_and_resize` nor what rotates images: a step took 27 ms, on whole batches 14.",
+        ),
+        "turns": (
+            "Compute outside of the loop what needs no other iteration: `rows @ weights` for all rows at once, not in each.",
+            "Recurrent layers of few units take `unroll=True`: an LSTM of 32 units took 2.8 ms instead of 4.3 so (TensorFlow 2.21, two cores).",
         ),
         "jax-turns": (
             "Compute outside of the loop what needs no other iteration: `jax.lax.scan(cell, start, rows @ weights)`, not `row @ weights` in each.",

@@ -388,7 +388,8 @@ class GraphValues(Struct, frozen=True):
     again. `idle_ops`: on which only updates by zeros depend. `sent_ops`: exchanges of what all devices have alike. `pair_ops`: that
     combine all pairs of rows number by number, which are then summed. `apart_ops`: gradients of a matrix that are made for each part of
     the batch and then summed. `recomputed_ops`: of a forward pass that is computed again for its gradient. `same_ops`: that compute what another
-    has computed from the same values. `shifted_ops`: that copy a variable whole to change a part of it. `saved_percent`: how much
+    has computed from the same values. `shifted_ops`: that copy a variable whole to change a part of it. `carried_ops`: of loops that need what the
+    iteration before has computed. `saved_percent`: how much
     of products is needless, at least, by the kind: "dropped" by slices, "copied" rows that were repeated, "zero" in one factor, "separable"
     filters, which are a column times a row. `same_batch`: the replicas that read the same batch, each all of it.
     `makes_batches`: other functions that give tensors of a kind that a step takes and does not give itself.
@@ -418,6 +419,7 @@ class GraphValues(Struct, frozen=True):
     recomputed_ops: tuple[str, ...] = ()
     same_ops: tuple[str, ...] = ()
     shifted_ops: tuple[str, ...] = ()
+    carried_ops: tuple[str, ...] = ()
     saved_percent: Mapping[str, RecordedCount] = {}
     same_batch: RecordedCount | None = None
     makes_batches: tuple[str, ...] = ()
