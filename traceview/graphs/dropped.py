@@ -7,13 +7,9 @@ from typing import Any, Final
 
 from traceview.graphs.calls import GRADIENT_SCOPE
 from traceview.graphs.flops import FLOPS_OF
-from traceview.graphs.flow import Flow, Node
+from traceview.graphs.flow import OF_ONE, OF_TWO, VIEWS, Flow, Node
 
-_PASSES: Final = frozenset((
-    "Abs", "Add", "AddV2", "BiasAdd", "Cast", "Elu", "Erf", "Exp", "ExpandDims", "Identity", "LeakyRelu", "Log", "Maximum",
-    "Minimum", "Mul", "Neg", "Pow", "RealDiv", "Relu", "Relu6", "Reshape", "Rsqrt", "SelectV2", "Selu", "Sigmoid", "Softplus",
-    "Sqrt", "Square", "SquaredDifference", "Squeeze", "Sub", "Tanh", "Transpose",
-))  # fmt: skip
+_PASSES: Final = OF_ONE | OF_TWO | VIEWS
 """What gives each number for one that it is given."""
 _DIAGONALS: Final = frozenset(
     ("DiagPart", "MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")

@@ -30,6 +30,18 @@ from traceview.graphs.zeros import (
 )
 
 NEXT: Final = "IteratorGetNext"
+OF_ONE: Final = frozenset((
+    "Abs", "Ceil", "Cos", "Elu", "Erf", "Exp", "Expm1", "Floor", "Inv", "LeakyRelu", "Log", "Log1p", "Neg", "Reciprocal", "Relu", "Relu6",
+    "Round", "Rsqrt", "Selu", "Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Sqrt", "Square", "Tanh",
+))  # fmt: skip
+"""What computes a number of each that it is given."""
+OF_TWO: Final = frozenset((
+    "Add", "AddV2", "BiasAdd", "Maximum", "Minimum", "Mul", "Pow", "RealDiv", "SelectV2", "SquaredDifference", "Sub",
+))  # fmt: skip
+"""What computes one of numbers at the same place in its inputs."""
+VIEWS: Final = frozenset(("Cast", "ExpandDims", "Identity", "Reshape", "Squeeze", "Transpose"))
+"""What gives the numbers that it is given, in whatever shape and type."""
+REPEATS: Final = frozenset(("BroadcastTo", "Tile"))
 _READS: Final = frozenset(("ReadVariableOp", "ResourceGather", "ResourceGatherNd"))
 _ASKING: Final = {*_READS, "Placeholder", "VariableShape"}
 _UPDATES: Final = frozenset(("AssignAddVariableOp", "AssignSubVariableOp"))

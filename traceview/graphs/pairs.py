@@ -6,15 +6,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from traceview.graphs.calls import GRADIENT_SCOPE
-from traceview.graphs.flow import Flow, Node, node_of
+from traceview.graphs.flow import OF_ONE, OF_TWO, REPEATS, Flow, Node, node_of
 
-_COMBINES: Final = frozenset(
-    ("Add", "AddV2", "Maximum", "Minimum", "Mul", "RealDiv", "SquaredDifference", "Sub")
-)
-_EACH: Final = frozenset(
-    ("Abs", "Cast", "Exp", "Identity", "Log", "Neg", "Pow", "Relu", "Rsqrt", "Sigmoid", "Softplus", "Sqrt", "Square", "Tanh")
-)  # fmt: skip
-_REPEATS: Final = frozenset(("BroadcastTo", "Tile"))
+_COMBINES: Final = OF_TWO - {"BiasAdd", "Pow", "SelectV2"}
+_EACH: Final = OF_ONE | {"Cast", "Identity", "Pow"}
 _REDUCES: Final = frozenset(("Max", "Mean", "Min", "Prod", "Sum"))
 _LEAST_RANK: Final = 3
 """Two dimensions of rows and one of what each row holds, which a product of matrices would sum over."""
@@ -61,7 +56,7 @@ def _gradients(flow: Flow, found: set[Node]) -> set[Node]:
 def _is_large(flow: Flow, node: Node) -> bool:
     """Whether an op computes or repeats numbers in as many dimensions as pairs have, or sums such."""
     type_ = flow.type_of(node)
-    known = type_ in _EACH | _COMBINES | _REDUCES | _REPEATS or type_.endswith("Grad")
+    known = type_ in _EACH | _COMBINES | _REDUCES | REPEATS or type_.endswith("Grad")
     tensors = (*flow.ops[node].inputs[:1], *flow.ops[node].outputs[:1]) if known else ()
     return any(each.shape.rank is not None and each.shape.rank >= _LEAST_RANK for each in tensors)
 

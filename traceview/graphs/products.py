@@ -9,7 +9,7 @@ from math import prod
 from typing import Any, Final
 
 from traceview.graphs.calls import GRADIENT_SCOPE, Call
-from traceview.graphs.flow import Flow, Node
+from traceview.graphs.flow import REPEATS, VIEWS, Flow, Node
 
 _PRODUCTS: Final = frozenset(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"))
 """Ops that multiply matrices of a batch each for itself (TensorFlow 2.21)."""
@@ -39,8 +39,6 @@ def _has_fewer(product: Any, total: Any) -> bool:
     return of_last is not None and of_product is not None and of_last < of_product
 
 
-_VIEWS: Final = frozenset(("Cast", "ExpandDims", "Identity", "Reshape", "Transpose"))
-_REPEATS: Final = frozenset(("BroadcastTo", "Tile"))
 _MULTIPLY: Final = frozenset((*_PRODUCTS, "MatMul")) - {"Einsum"}
 
 
@@ -77,7 +75,7 @@ _LEAST_AGAIN: Final = 25
 def _source(tensor: Any) -> Any:
     """The op that made the numbers of a tensor, in whatever shape."""
     op = tensor.op
-    while op.type in _VIEWS:
+    while op.type in VIEWS:
         op = op.inputs[0].op
     return op
 
@@ -89,7 +87,7 @@ def _features(tensor: Any) -> int:
 
 def _again(op: Any) -> float:
     """How much of what an op gives repeats whole rows of its input; 0 of another op, and where that is not known."""
-    if op.type not in _REPEATS or _features(op.inputs[0]) != _features(op.outputs[0]):
+    if op.type not in REPEATS or _features(op.inputs[0]) != _features(op.outputs[0]):
         return 0.0
     before, after = (each.shape.as_list() for each in (op.inputs[0], op.outputs[0]))
     if before.count(None) != after.count(None):

@@ -183,11 +183,8 @@ COSTLY_OPS: Final = rule_about_compute(
             "A step of two such layers took 11 instead of 16 ms; the gradient of an einsum with dots 300 instead of 4 (two cores).",
         ),
         "pairs": (
-            "Let a product of matrices combine them: |a|² + |b|² - 2ab for squared distances, `tf.matmul(a, b, transpose_b=True)`.",
-            (
-                "With the product instead of the differences of all pairs a step took 4.1 instead of 12.5 ms. "
-                "Where no product gives it, use fewer rows: the time grows with their square."
-            ),
+            "Let a product of matrices combine squares, |a|² + |b|² - 2ab for distances; else take fewer rows: the time grows with their square.",
+            "With `tf.matmul(a, b, transpose_b=True)` instead of the differences of all pairs a step took 4.1 instead of 12.5 ms.",
         ),
         "jax-again": (
             _EVERY_EIGHTH,
