@@ -111,6 +111,7 @@ _WORKS_INSIDE: Final = {
 
 _CALLS: Final = {
     "autograph": lazy_pattern(r"tensorflow/python/autograph/impl/api\.py"),
+    "reading_files": lazy_pattern(r"pandas/io/(?!formats/).*:\d+ in read_", re.DOTALL),
     "modules": lazy_pattern(r"flax/nnx/(?!.* in cache_args_wrapper\Z)", re.DOTALL),
     "own_code": lazy_pattern(
         r"numpy/lib/_?function_base(?:_impl)?\.py:\d+ in (?:__call__|_?vectorize\w*)"

@@ -405,7 +405,8 @@ def _reads_of_calls(waits: Waits) -> BoolArray:
     """Reads of values at the line that calls most of the ops."""
     columns, own = waits.context.ledger.columns, _lines_of_calls(waits)
     reads = waits.context.ledger.rows(states=(State.SYNC,))
-    return reads & (columns.by_kind == By.PYTHON) & is_in(columns.by, own)
+    reads &= (columns.by_kind == By.PYTHON) & is_in(columns.by, own)
+    return reads
 
 
 def _lines_of_calls(waits: Waits) -> list[int]:

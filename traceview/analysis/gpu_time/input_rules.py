@@ -129,9 +129,9 @@ _ACTIONS: Final[dict[str, Advised]] = {
         ),
     ),
     _ON_CORES: (
-        "Make the function cheaper, or keep what is the same in each epoch: it takes cores that the step needs.",
+        "Make the function cheaper, or keep what it gives, `cache()` behind it: it takes cores that the step needs.",
         (
-            "`cache()` behind it or `dataset.save(path)` keeps it. Whole batches, and ops of TensorFlow instead of Python, need fewer "
+            "`dataset.save(path)` keeps it on disk. Whole batches, and ops of TensorFlow instead of Python, need fewer "
             "cores; more parallel calls take more."
         ),
     ),
@@ -437,6 +437,16 @@ class _Sentences:
         for type_, longest_ps in by_type.most_common(1):
             if type_ and longest_ps >= _MAIN_STAGE_RATIO * by_type.total():
                 self.arguments["ops"] = Ops((type_,))
+                self._name_line_of(type_, stage)
+
+    def _name_line_of(self, type_: str, stage: InputStage) -> None:
+        """Name the line that made most of the ops of a type, instead of the function of the stage."""
+        branches = self._context.trace.hosts[self._host].captured.environment.batch.branches
+        functions = (each for branch in branches for each in branch.functions)
+        lines = {each.line_of_type.get(type_) for each in functions if each.line == stage.function}
+        if "function" in self.notes and len(lines) == 1 and (line := lines.pop()):
+            self.arguments["line"] = Line(line)
+            self.notes.remove("function")
 
     def _name_stage(self, supply: InputSupply, slowest: InputStage) -> None:
         """Name the slowest stage where it does most of the work that the model waits for."""
@@ -540,10 +550,9 @@ class _Sentences:
             return _LATE
         if self._is_quick(stage):
             return _SMALL
-        if self._function:
-            return _ON_CORES
-        drawing = drawing_functions(self._context.trace, self._host)
-        return _DRAWN if drawing else "parallel_map"
+        if drawing_functions(self._context.trace, self._host):
+            return _DRAWN
+        return _ON_CORES if self._function else "parallel_map"
 
     def _action_of_generator(self, stage: InputStage) -> str:
         python = self._python

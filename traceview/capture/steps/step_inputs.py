@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
+from itertools import islice
 from typing import Any, Final, TypeAlias
 from weakref import ref
 
 from traceview.base.errors import NoAnswerError
 from traceview.capture.process.python_code import CodePlaces
+from traceview.capture.steps.op_lines import OpLines
 from traceview.graphs.calls import calls_of
 
 _DEEPEST: Final = 8
@@ -34,6 +36,7 @@ _KEEP_BATCHES: Final = frozenset(
 _MADE_BY: Final = ("_FlatMapDataset", "_InterleaveDataset", "_ParallelInterleaveDataset")
 """What their functions return are datasets, too, whose stages look like those that these read."""
 _MOST_DATASETS: Final = 200
+_MOST_TYPES: Final = 50
 Sizes = tuple[str, int, int | None]
 """What showed them, and the examples of a step: of all replicas, and of each."""
 
@@ -96,10 +99,11 @@ class StepInputs:
         return False
 
     def branches(self) -> list[dict[str, Any]]:
-        """What the stages of the pipelines call in each branch, from the last on: the `stage`, the `line` of a function of the user, and
-        whether it `draws` random numbers.
+        """What the stages of the pipelines call in each branch, from the last on: the `stage`, the `line` of a function of the user,
+        whether it `draws` random numbers, and the line that made most of its ops of each type, `line_of_type`.
         """
         found: dict[_Branch, None] = {}
+        lines: dict[str, dict[str, str]] = {}
         places, rest = CodePlaces(), _MOST_DATASETS
         sources = (*self._given.values(), *self._asked.values())
         waiting: list[tuple[Any, _Branch]] = [(dataset, ()) for dataset, _ in sources]
@@ -109,14 +113,26 @@ class StepInputs:
             called = next(filter(None, (getattr(dataset, each, None) for each in _FUNCTIONS)), None)
             if called is not None:
                 stage = kind.strip("_").removesuffix("Dataset")
-                branch = (*branch, (stage, _line_of(called, places), _draws(called)))
+                line = _line_of(called, places)
+                branch = (*branch, (stage, line, _draws(called)))
+                if line and line not in lines:
+                    lines[line] = _lines_of_types(called)
             inputs = () if kind in _MADE_BY else dataset._inputs()
             waiting += [(each, branch) for each in inputs]
             if branch and not inputs:
                 found[branch] = None
-        named = ("stage", "line", "draws")
         return [
-            {"functions": [dict(zip(named, each, strict=True)) for each in branch]}
+            {
+                "functions": [
+                    {
+                        "stage": stage,
+                        "line": line,
+                        "draws": draws,
+                        "line_of_type": lines.get(line or "", {}),
+                    }
+                    for stage, line, draws in branch
+                ]
+            }
             for branch in found
         ]
 
@@ -220,6 +236,14 @@ def _draws(called: Any) -> bool | None:
     except Exception:
         # Another release may hold its functions otherwise.
         return None
+
+
+def _lines_of_types(called: Any) -> dict[str, str]:
+    """The line that made most of the ops of each type of the function that a dataset calls."""
+    with suppress(Exception):  # Another release may hold its functions otherwise.
+        of_type = OpLines().by_type(called.function.graph)
+        return dict(islice(of_type.items(), _MOST_TYPES))
+    return {}
 
 
 def _line_of(called: Any, places: CodePlaces) -> str | None:
