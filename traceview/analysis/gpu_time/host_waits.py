@@ -12,6 +12,7 @@ from traceview.analysis.facts.detours import TRANSFER, copied_results, detour_ro
 from traceview.analysis.facts.dispatch import SMALL_OP_PS, rows_of_keys
 from traceview.analysis.facts.input_supply import DEBUGGED
 from traceview.analysis.facts.ledger import is_restore
+from traceview.analysis.facts.python import PythonShare
 from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.gpu_time import host_wait_rules as rules
 from traceview.analysis.gpu_time.python_waits import (
@@ -393,30 +394,37 @@ def _one_by_one(key: str, ops: EagerOps) -> str:
     return "indexing" if is_indexing else "eager"
 
 
+def _called_at(waits: Waits) -> PythonShare | None:
+    """The line that calls most of the ops; None where it is not known."""
+    of_ops = waits.rows & (waits.context.ledger.columns.state == State.HOST_OPS)
+    return Waits(waits.context, waits.result, of_ops).python(State.PYTHON)
+
+
 def _at_another_line(waits: Waits) -> BoolArray:
     """Python in the step at lines other than the one that calls most of the ops."""
-    columns, own = waits.context.ledger.columns, _lines_of_calls(waits)
+    ledger, columns, called_at = (
+        waits.context.ledger,
+        waits.context.ledger.columns,
+        _called_at(waits),
+    )
     python: BoolArray = waits.rows & (columns.state == State.PYTHON)
-    python &= (columns.by_kind == By.PYTHON) & ~is_in(columns.by, own)
-    return python if own else np.zeros(columns.count, dtype=np.bool_)
+    python &= (columns.by_kind == By.PYTHON) & (called_at is not None)
+    line = called_at.line if called_at else ""
+    python &= ~is_in(columns.by, [n for n, each in enumerate(ledger.python) if each == line])
+    return python
 
 
 def _reads_of_calls(waits: Waits) -> BoolArray:
-    """Reads of values at the line that calls most of the ops."""
-    columns, own = waits.context.ledger.columns, _lines_of_calls(waits)
-    reads = waits.context.ledger.rows(states=(State.SYNC,))
-    reads &= (columns.by_kind == By.PYTHON) & is_in(columns.by, own)
-    return reads
-
-
-def _lines_of_calls(waits: Waits) -> list[int]:
-    """The number of the line that calls most of the ops, by the ledger; none where it is not known."""
-    ledger = waits.context.ledger
-    of_ops = waits.rows & (ledger.columns.state == State.HOST_OPS)
-    called_at = Waits(waits.context, waits.result, of_ops).python(State.PYTHON)
-    if called_at is None:
-        return []
-    return [number for number, line in enumerate(ledger.python) if line == called_at.line]
+    """Reads of values at the line that calls most of the ops, where these index an array: each read is one of its numbers."""
+    context = waits.context
+    ops = many_eager_ops(context, waits.host) if is_of_jax(context.trace) else None
+    reads = context.ledger.rows(states=(State.SYNC,))
+    if ops is not None and _one_by_one("jax-eager", ops) == "indexing" and reads.any():
+        called_at = _called_at(waits)
+        read_at = Waits(context, waits.result, reads).python(State.SYNC)
+        if called_at and read_at and called_at.line == read_at.line:
+            return reads
+    return np.zeros(reads.size, dtype=np.bool_)
 
 
 def diagnose_without_devices(context: Context) -> Iterator[Finding]:

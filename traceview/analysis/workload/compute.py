@@ -313,6 +313,10 @@ def _second_forward(context: Context) -> Finding | None:
     # `NONE` is the last.
     repeats = np.append(functions.repeats, False)
     rows &= repeats[functions.of_event[ledger.columns.event]]
+    for states in context.idle.states.values():
+        # What a thread beside the steps runs is a cause of its own.
+        for guests in states.guests.values():
+            rows &= ~is_in(ledger.columns.event, guests)
     of_rows = functions.of_event[ledger.columns.event[rows]]
     whole = SWEEPS.totals(of_rows, ledger.columns.duration_ps[rows], len(functions.names))
     longest = np.argsort(-whole, kind="stable")[: np.count_nonzero(whole)].tolist()

@@ -115,8 +115,8 @@ class HostEvents:
             runs = self._stat("run_id").at(rows, NONE).tolist()
             known = zip(runs, result.tolist(), strict=True)
             result = np.array([self._runs_executed.get(*pair) for pair in known], dtype=np.int64)
-            executed = zip(runs, thread.tolist(), strict=True)
-            thread = np.array([self._run_by.get(*pair) for pair in executed], dtype=np.int64)
+            by = [self._run_by.get(run, self.caller) for run in runs]
+            thread = np.where(np.array(by) != self.caller, by, thread)
         result[thread == self.caller] = -LONG_AGO_PS
         links = self.links
         open_ = np.flatnonzero(thread != self.caller)
@@ -172,9 +172,9 @@ class HostEvents:
         columns, rows = self._trace.device_columns, self._trace.device_rows(self._host)
         rows = rows[columns.launch[rows] != NONE]
         _, thread = self.handed_over(columns.launch[rows].astype(np.int64))
-        of_caller = (
-            unique_ids(columns.device[rows[thread == self.caller]]) if self._runs_executed else ()
-        )
+        runs = self._stat("run_id").at(columns.launch[rows], NONE).tolist()
+        is_of_caller = np.array([run in self._runs_executed for run in runs], dtype=np.bool_)
+        of_caller = unique_ids(columns.device[rows[is_of_caller]])
         found = {}
         for each in sorted(threads):
             own = np.sort(rows[thread == each])
