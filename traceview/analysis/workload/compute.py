@@ -79,7 +79,7 @@ from traceview.analysis.workload.costly_ops import (
 )
 from traceview.analysis.workload.parts import PartOfCompute, parts_of_compute
 from traceview.analysis.workload.second_gradients import of_second_gradients
-from traceview.base.ids import unique_ids
+from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import Record
 from traceview.base.sweeping import SWEEPS
