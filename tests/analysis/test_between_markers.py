@@ -234,6 +234,15 @@ def test_which_ops_are_named(shape: dict[str, Any], action: str, tmp_path: Path)
     assert ("eager_ops_per_step" in metrics) is bool(action)
 
 
+def test_what_layers_index_is_no_index_of_the_script(tmp_path: Path) -> None:
+    stack = ("keras/src/layers/rnn/gru.py", "call", 9, False), ("train.py", "judged", 4, True)
+    times = [PROFILE_START_NS + 1_000_000 * number for number in range(4 * PERIOD_MS)]
+    threads = [{"ident": 140_000, "name": "MainThread", "native_id": 1}]
+    python = python_group([(at_ns, 0, stack) for at_ns in times], threads)
+    finding = stall(tmp_path, op="StridedSlice", sidecar={"python": python})
+    assert finding.action.startswith("Put the ops between steps into a graph")
+
+
 @pytest.mark.parametrize(
     ("inner", "is_graph_advised"),
     [

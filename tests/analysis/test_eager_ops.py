@@ -247,9 +247,39 @@ def test_calls_of_jitted_functions_are_counted_once(tmp_path: Path) -> None:
         ("add", "Put all that a step computes"),
         ("gather", "Index what"),
         ("dynamic_slice", "Index"),
+        ("unstack", "Index"),
     ],
 )
 def test_an_array_that_is_indexed_is_fetched_once(called: str, action: str, tmp_path: Path) -> None:
     finding = found(tmp_path, jitted(110, 0.04, called=called))
     assert finding is not None
     assert finding.action.startswith(action)
+
+
+@pytest.mark.parametrize(("called", "lost"), [("unstack", 37.7), ("add", 33.7)])
+def test_reads_of_a_loop_over_an_array_are_of_its_calls(
+    called: str, lost: float, tmp_path: Path
+) -> None:
+    """From 45.3 to 49.3 ms the line that calls the ops reads values."""
+    trace = new_trace()
+    thread = trace.thread("device0", 70)
+    samples: list[Sample] = []
+    for step in marked_steps(trace):
+        step.host("PjitFunction(step)", 0, 0.2)
+        step.host("dot.1", 1, 11.8, on_cpu("jit_step", 1), thread=thread)
+        for place in range(110):
+            start_ms = 12 + 0.3 * place
+            step.host(f"PjitFunction({called})", start_ms, start_ms + 0.3)
+        step.host("np.asarray(jax.Array)", 45.3, 49.3)
+        step.host("last.1", 49.3, 50, on_cpu("jit_step", 1), thread=thread)
+        begin_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
+        stack = (("train.py", "counted", 7, True),)
+        samples += [(begin_ns + at * 1_000_000, 0, stack) for at in range(50)]
+    threads = [{"ident": 140_000, "name": "MainThread", "native_id": 1}]
+    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, threads)})
+    report = traceview.analyze(tmp_path)
+    (finding,) = (row for row in report.findings if row.code == "host-bound")
+    assert loss_of(finding).ps_per_step == ms(lost)
+    assert [row.code for row in report.findings if row.code == "d2h-sync"] == (
+        [] if called == "unstack" else ["d2h-sync"]
+    )

@@ -592,9 +592,14 @@ def test_what_a_map_does_decides_what_helps(
         step.host("InstantiatedCapturedFunction::Run", 1, 55, {"id": 9}, thread=worker)
         step.host("mask/SelectV2:SelectV2", 1, 50, thread=worker)
         computes(step, 60)
-    function = {"stage": "ParallelMap", "line": "train.py:7 in crop", "draws": draws}
+    lines = {"SelectV2": "train.py:12 in mixed"}
+    function = {"stage": "ParallelMap", "line": "train.py:7", "draws": draws, "line_of_type": lines}
     sidecar = {"batch": {"branches": [{"functions": [function]}]}}
-    assert bound_of(trace, tmp_path, sidecar).action.startswith(action)
+    bound = bound_of(trace, tmp_path, sidecar)
+    assert bound.action.startswith(action)
+    # Of its function the line that makes the op.
+    assert bound.title.endswith("is too slow, most of it SelectV2 in mixed, train.py:12")
+    assert "It calls" not in bound.explanation
 
 
 def test_the_device_whose_batch_comes_late_is_named_and_who_waits_for_it(tmp_path: Path) -> None:

@@ -19,6 +19,13 @@ from traceview.analysis.rules.finding import Finding
 THREADS: list[dict[str, Any]] = [{"ident": 140_000, "name": "MainThread", "native_id": 1}]
 CALL: Line = ("train.py", "train", 9, True)
 WORK: Line = ("train.py", "augmented", 4, True)
+ADAPTER: Line = (
+    "keras/src/trainers/data_adapters/data_adapter_utils.py",
+    "class_weight_to_sample_weights",
+    134,
+    False,
+)
+TRAINER: Line = ("keras/src/backend/jax/trainer.py", "fit", 462, False)
 TENSORFLOW: Line = ("tensorflow/python/distribute/distribute_utils.py", "wrap", 248, False)
 ENUM: Line = ("enum.py", "__hash__", 1230, False)
 HASH: Line = ("<string>", "__hash__", 3, False)
@@ -112,6 +119,9 @@ def most_of_python(folder: Path, *stack: Line, call: str = "FunctionRun", **opti
         ((ENUM, TENSORFLOW, WORK), "launch"),
         ((NUMPY, WORK), "python"),
         ((TENSORFLOW, NUMPY, WORK), "python"),
+        ((TRAINER, WORK), "launch"),
+        # What Keras computes of data hands nothing on.
+        ((ADAPTER, TRAINER, WORK), "python"),
         # The line at which it is while a graph runs.
         ((CALL,), "launch"),
         ((NUMPY, CALL), "python"),

@@ -291,3 +291,45 @@ def test_ops_that_another_thread_calls_are_no_part_of_the_step(
     # Where the step has an op at the same time, the device is the step's.
     title = f"replica:0 loses {lost} to the core that statistics takes in count, train.py:12"
     assert titles == ([title] if lost else [])
+
+
+@pytest.mark.parametrize("on_devices_of_steps", [True, False])
+def test_programs_that_another_thread_executes_are_its_own_while_the_step_waits_for_them(
+    on_devices_of_steps: bool, tmp_path: Path
+) -> None:
+    """Eight steps of 100 ms: 60 in which the thread of the steps waits for the other one, which runs programs; then a program of its own.
+
+    On another device the other thread may be that of the device, and its program a part of the step.
+    """
+    trace = new_trace(length_ms=1000)
+    pools = [trace.thread(f"pool{number}", 41 + number) for number in range(2)]
+    beside = trace.thread("python", THREADS[BESIDE]["ident"])
+    samples: list[Sample] = []
+    for number, step in enumerate(marked_steps(trace, count=8, period_ms=100, marker_ms=100)):
+        runs = 20 * number
+        for each in range(12):
+            begin, run = 1 + 5 * each, {"run_id": runs + each}
+            step.host("PjitFunction(draw)", begin, begin + 2, thread=beside)
+            step.host("Execute (jit_draw)", begin + 1, begin + 2, run, thread=beside)
+            of_device = {"device_ordinal": 0 if on_devices_of_steps else 1}
+            step.host("draw.1", begin + 2, begin + 4, run | of_device, thread=pools[1])
+        step.host("PjitFunction(step)", 61, 63)
+        step.host("Execute (jit_step)", 62, 63, {"run_id": runs + 19})
+        stats = {"run_id": runs + 19, "device_ordinal": 0}
+        step.host("dot.1", 63, 99, stats, thread=pools[0])
+        for at_ms in range(1, 99):
+            at_ns = PROFILE_START_NS + round((step.start_ms + at_ms) * 1e6)
+            own = (GET, STEP) if at_ms < 61 else (STEP,)
+            samples += [(at_ns, MAIN, own), (at_ns, BESIDE, (COUNT,))]
+    cpu_us = [
+        round((at_ns - PROFILE_START_NS) / 1000 * (thread == BESIDE))
+        for at_ns, thread, _ in samples
+    ]
+    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS, cpu_us)})
+    titles = [row.title for row in traceview.analyze(tmp_path).findings]
+    assert any("for what statistics does in count, train.py:12" in title for title in titles) is (
+        on_devices_of_steps
+    ), titles
+    assert any("calls of ops and jitted functions" in title for title in titles) is (
+        not on_devices_of_steps
+    ), titles

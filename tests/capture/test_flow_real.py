@@ -563,6 +563,7 @@ def pairwise(of_rows, others):
         "differences": lambda: tf.reduce_sum(tf.square(tf.subtract(of_rows[:, None], others[None], name="pairs")), -1),
         "with others": lambda: tf.reduce_sum(tf.square(tf.subtract(of_rows[:, None], others[None], name="pairs") + tf.ones([5, 5, 3])), -1),
         "not summed": lambda: tf.sort(tf.subtract(of_rows[:, None], others[None], name="pairs")),
+        "sizes": lambda: tf.reduce_mean(tf.abs(tf.subtract(of_rows[:, None], others[None], name="pairs")), [1, 2]),
         "one row": lambda: tf.reduce_sum(tf.square(tf.subtract(of_rows, others[:1], name="pairs")), -1),
         "nothing in common": lambda: tf.reduce_sum(tf.multiply(of_rows[:, :1], others[None, :, 0], name="pairs"), -1),
     }
@@ -592,6 +593,29 @@ for kind in pairwise(ONES, ONES):
     result[kind] = summed(kind, 2)
 result["once"] = summed("differences", 1)
 
+
+
+def turned(kind):
+    cell = tf.Variable(tf.ones([6, 6]))
+    loops = {
+        "recurrent": lambda rows: tf.scan(lambda last, row: tf.tanh(last + tf.matmul(row, cell, name="row_product")), rows),
+        "of rows": lambda rows: tf.map_fn(lambda row: tf.tanh(tf.matmul(row, cell, name="row_product")), rows),
+        "added": lambda rows: tf.while_loop(
+            lambda n, whole: n < 4, lambda n, whole: (n + 1, whole + tf.matmul(rows[n], cell, name="row_product")), (0, rows[0]))[1],
+        "again": lambda rows: tf.while_loop(lambda n, state: n < 4, lambda n, state: (n + 1, tf.matmul(state, cell, name="row_product")), (0, rows[0]))[1],
+    }
+
+    @tf.function
+    def step(rows):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(loops[kind](rows))
+        cell.assign_sub(0.1 * tape.gradient(loss, cell))
+        return loss
+
+    return [name.rpartition("/")[2] for name in described(step, tf.ones([4, 5, 6]), of=(cell,))["carried_ops"]]
+
+
+result["in turn"] = {kind: turned(kind) for kind in ("recurrent", "of rows", "added", "again")}
 print(json.dumps(result))
 """
 
@@ -684,6 +708,8 @@ def test_pairs_that_are_combined_number_by_number(described: dict[str, Any]) -> 
         gradients = {name for name in found if name.startswith(f"gradient_tape/{replica}")}
         assert gradients
     assert not any("product" in name or "Mean" in name for name in found)
+    sizes = {name.rpartition("/")[2] for name in described["sizes"]["pair_ops"]}
+    assert {"pairs", "Abs", "Mean", "Sign", "mul"} <= sizes
     for other in ("with others", "not summed", "one row", "nothing in common"):
         assert described[other]["pair_ops"] == [], other
 
@@ -771,6 +797,18 @@ def test_a_variable_that_is_copied_whole_to_change_a_part(described: dict[str, A
     assert found["round"] == ["AssignVariableOp", "ReadVariableOp", "Roll"]
     for other in ("of another", "little", "scaled"):
         assert found[other] == [], other
+
+
+def test_ops_of_loops_that_need_what_the_iteration_before_has_computed(
+    described: dict[str, Any],
+) -> None:
+    """Not what only counts, or is added to, or put into a list; of a cell not the product with its row, and not the sum of gradients."""
+    turns = described["in turn"]
+    assert "Tanh" in turns["recurrent"]
+    assert "row_product" not in turns["recurrent"]
+    assert "row_product" in turns["again"]
+    for kind in ("of rows", "added"):
+        assert not {"row_product", "Tanh", "MatMul"} & {*turns[kind]}, kind
 
 
 def test_what_is_recomputed_for_gradients(described: dict[str, Any]) -> None:

@@ -225,10 +225,12 @@ def test_batches_and_what_trains(
         batch = (8, 8, "dataset")
     keys = ("global", "per_replica", "found_by")
     assert groups["batch"] == (dict(zip(keys, batch, strict=True)) if batch else {})
-    lines = [each["line"] for branch in branches for each in branch["functions"] if each["line"]]
+    functions = [each for branch in branches for each in branch["functions"] if each["line"]]
     # The others are of TensorFlow and Keras.
-    assert len(lines) == (name == "a generator in a graph")
-    assert all(line.endswith(" in <lambda>") for line in lines)
+    assert len(functions) == (name == "a generator in a graph")
+    for function in functions:
+        assert function["line"].endswith(" in <lambda>")
+        assert function["line_of_type"] == {"Mul": function["line"]}
     assert not any(each["draws"] for branch in branches for each in branch["functions"])
     assert groups["training"].get("parameters") == parameters
     assert groups["training"].get("gradient_bytes") == (parameters and 4 * parameters)

@@ -195,6 +195,17 @@ def of_keras(file: str, function: str) -> Line:
             "on_train_batch_end",
             "Run several steps per call, model.compile(..., steps_per_execution=10)",
         ),
+        (
+            (
+                of_keras(
+                    "trainers/data_adapters/data_adapter_utils.py", "class_weight_to_sample_weights"
+                ),
+                of_keras("backend/jax/trainer.py", "fit"),
+                CALLBACK,
+            ),
+            "class_weight_to_sample_weights",
+            "Give weights with the data",
+        ),
     ],
 )
 def test_what_does_the_work_is_named_with_what_helps(

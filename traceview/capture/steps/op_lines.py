@@ -149,7 +149,9 @@ class OpLines:
             passed.add(part)
         else:
             return None
-        return f"{self._code.shown(found.filename)}:{found.lineno} in {found.name}"
+        # AutoGraph leaves out what has no name.
+        name = found.name or "<lambda>"
+        return f"{self._code.shown(found.filename)}:{found.lineno} in {name}"
 
     def _part_of(self, file: str) -> int:
         path = file.replace("\\", "/")
