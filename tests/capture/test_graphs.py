@@ -14,7 +14,8 @@ import pytest
 from traceview.base.errors import NoAnswerError
 from traceview.capture.process.python_code import SHOWN_FILE, CodePlaces
 from traceview.capture.sidecar.file import Sidecar
-from traceview.capture.steps.placement import PlacementListener, describe_lines, what_differs
+from traceview.capture.steps.op_lines import describe_lines
+from traceview.capture.steps.placement import PlacementListener, what_differs
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.graphs.calls import training_loop
 from traceview.graphs.zeros import gives_zeros
