@@ -163,7 +163,7 @@ def _given(context: Run, host: int, python: HostPython) -> dict[int, IntervalSet
 # Cores
 
 _ALONE_RATIO: Final = 0.1
-"""Of a core: what the others run in an interval in which the model is alone; of the recording: what such intervals take. A choice of ours."""
+"""Of a core: what the others run in an interval in which the model is alone; of the window: what such intervals take. A choice of ours."""
 
 _SHARED_RATIO: Final = 0.5
 """Of what threads of the model want beyond a core for each device at work: what counts, a choice of ours; nothing shows how much they
@@ -184,7 +184,7 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     `model`, `pipeline`, `natives`, `python`: places of threads in the clocks, those of the model, those of the pipeline, those that
     are of neither and not of Python, and that nobody has named, as libraries start them, and by the number of each sampled thread of the script. `at_work_ps`: how long the devices were in ops of replicas, or dispatch, added up, in each
     interval between two looks. `cores_beside`: how many other processes took, mean over the load that was recorded. `caller`: the
-    place of the thread that runs the steps, `NONE` where it is not known.
+    place of the thread that runs the steps, `NONE` where it is not known. `window`: that of the host.
     """
 
     clocks: ThreadClocks
@@ -197,6 +197,7 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     at_work_ps: Int64Array
     cores_beside: float
     caller: int
+    window: Window
 
     def owed_by(self, ran: Floats) -> Floats:
         """What part of its time the model loses in each interval to others, which `ran` so long in it."""
@@ -304,8 +305,11 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def _alone(self) -> float:
         """What the model lacks while hardly anything else runs, without a limit, as a part of what it would run."""
-        is_alone = self._ran_beside < _ALONE_RATIO * self._span
-        if self._span[is_alone].sum() < _ALONE_RATIO * self._span.sum():
+        times = self.clocks.time_ps
+        # The profiler starts before it, and writes after it.
+        inside = (times[:-1] >= self.window.start_ps) & (times[1:] <= self.window.end_ps)
+        is_alone = inside & (self._ran_beside < _ALONE_RATIO * self._span)
+        if self._span[is_alone].sum() < _ALONE_RATIO * self._span[inside].sum():
             return 0.0
         lacks = (self._lacks - self.owed_by_limit) * self._ran_alone
         part, whole = (of[is_alone].sum() for of in (lacks, self._ran_alone))
@@ -376,6 +380,7 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
         at_work_ps=_at_work(context, host, clocks),
         cores_beside=_cores_beside(context, host),
         caller=NONE if caller is None else clocks.of_python(caller),
+        window=context.selection.windows[host],
     )
 
 
