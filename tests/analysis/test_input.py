@@ -304,6 +304,15 @@ _WEAK: Line = ("weakref.py", "get", 452, False)
             "Take the values out of the table once",
         ),
         (
+            *(0.9, [("pandas/io/parsers/readers.py", "read_csv", 600, False)], _FETCH),
+            "Generator is too slow in fetch, train.py:7 (read_csv of pandas)",
+            "Open files once, not for each element",
+        ),
+        (
+            *(0.9, [_WEAK, ("keras/src/layers/layer.py", "__call__", 335, False)], _FETCH),
+            *("Generator is too slow in fetch, train.py:7", "Call ops and layers once"),
+        ),
+        (
             *(0.9, [("zipfile.py", "_EndRecData", 302, False), ("zipfile.py", "open", 1284, False)]),
             *(_FETCH, "Generator is too slow in fetch, train.py:7 (open of zipfile)"),
             "Open files once, not for each element",

@@ -62,6 +62,9 @@ _READS: Final = "reading_files"
 """The generator is in a library that reads files."""
 _WAITING: Final = "waiting_generator"
 """The generator waits, and computes little."""
+_OPS: Final = "ops_one_by_one"
+_FRAMEWORKS: Final = ("keras/", "tensorflow/", "tf_keras/")
+"""The generator calls ops and layers."""
 _TABLE: Final = "table"
 _PANDAS: Final = "pandas/"
 """The generator takes rows of a table."""
@@ -168,6 +171,10 @@ _ACTIONS: Final[dict[str, Advised]] = {
         "Processes can read ahead: `multiprocessing.get_context('spawn').Pool(4).imap(load, keys)`, each with its own open file.",
     ),
     _WAITING: "Let threads load ahead in the generator: `multiprocessing.pool.ThreadPool(8).imap(load, keys)`.",
+    _OPS: (
+        "Call ops and layers once for a whole batch, not for each of its rows; in `dataset.map` their calls take no Python.",
+        "What stays the same is made once, before the loop.",
+    ),
     _TABLE: "Take the values out of the table once, `values = table.to_numpy()`, and yield whole batches of them.",
     _QUEUE: FEED,
     _LATE: "Let late elements hold up no others: `dataset.map(function, num_parallel_calls=32, deterministic=False)`.",
@@ -560,7 +567,10 @@ class _Sentences:
             return self._waiting
         if python and python.works_on == _READS:
             return _READS
-        if python and (python.called or "").startswith(_PANDAS):
+        called = (python.called if python else None) or ""
+        if called.startswith(_FRAMEWORKS):
+            return _OPS
+        if called.startswith(_PANDAS):
             return _TABLE
         if self.title == _CORES:
             return _ON_CORES
