@@ -309,7 +309,7 @@ _WEAK: Line = ("weakref.py", "get", 452, False)
             "Open files once, not for each element",
         ),
         (
-            *(0.9, [_WEAK, ("keras/src/layers/layer.py", "__call__", 335, False)], _FETCH),
+            *(0.9, [_WEAK, ("keras/src/layers/layer.py", "call", 335, False)], _FETCH),
             *("Generator is too slow in fetch, train.py:7", "Call ops and layers once"),
         ),
         (
