@@ -799,6 +799,9 @@ _PROGRAMS: Final = (
     Program("fit_concatenated_files", _INPUT),
     _two("jax_projected_in_scan_and_loc", (*_PYTHON, "loop-bound")),
     _two("loop_translator_keys_and_chrf", (*_PYTHON, "repeated-compute")),
+    _two("loop_rolling_apply_and_pairs", (*_PYTHON, "costly-ops")),
+    Program("jax_coins_in_loader", ("python-thread",)),
+    Program("keras_jax_class_weight", _PYTHON),
 )
 
 PROGRAMS: Final = {program.name: program for program in _PROGRAMS}
