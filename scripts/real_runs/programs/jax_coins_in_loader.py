@@ -7,6 +7,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -89,7 +90,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     sizes = [SIDE * SIDE * 3, UNITS, UNITS, UNITS, KINDS]
     weights = [
         jnp.asarray(rng.standard_normal(shape) / shape[0] ** 0.5, jnp.float32)
-        for shape in zip(sizes, sizes[1:], strict=False)
+        for shape in pairwise(sizes)
     ]
     before = None
     for number, batch in enumerate(ahead(JaxDraws(5) if is_slow else NumpyDraws(5))):

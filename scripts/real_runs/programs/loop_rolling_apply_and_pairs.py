@@ -75,7 +75,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(seen: Any, wanted: Any) -> Any:
         losses = strategy.run(replica_step, args=(seen, wanted))
         return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
@@ -98,7 +98,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     assert np.isfinite(np.mean(losses))
 
 
-from scripts.real_runs.step_clock import run_blocks
-
 if __name__ == "__main__":
+    from scripts.real_runs.step_clock import run_blocks
+
     run_blocks(train)
