@@ -222,6 +222,23 @@ def test_what_dispatch_takes_in_any_step_decides_whether_it_is_small(
     assert finding.action.startswith(action)
 
 
+@pytest.mark.parametrize(("within", "is_named"), [(151, True), (150, False)])
+def test_the_scope_of_most_ops_is_named_where_no_line_is_known(
+    within: int, is_named: bool, tmp_path: Path
+) -> None:
+    trace = new_trace(length_ms=1000)
+    for step in marked_steps(trace, period_ms=40, marker_ms=40):
+        step.host("EagerExecute", 0, 12)
+        step.host("FunctionRun", 12, 40)
+        for number in range(300):
+            scope = "sgd/decay" if number < within else f"net/block_{number}"
+            start_ms, name = 12 + 0.09 * number, f"replica_0/{scope}/mul_{number}:Mul"
+            step.host(name, start_ms, start_ms + 0.09, thread=trace.thread("worker", 8))
+    title = found(tmp_path, trace)["host-bound"].title
+    said = "for the dispatch of 300 ops per step"
+    assert title.endswith(said + (", most of them in sgd/decay" if is_named else "")), title
+
+
 @pytest.mark.parametrize("hooks", [["jax_debug_nans"], []], ids=["a mode that checks", "none"])
 def test_a_mode_that_checks_each_call_is_turned_off_first(hooks: list[str], tmp_path: Path) -> None:
     trace = new_trace(length_ms=1000)

@@ -201,7 +201,7 @@ HOST_BOUND: Final = Rule(
     title="{who:waits/wait} {loss} for host ops[ in {line}]" + ON,
     titles={
         "small": "Dispatch takes {loss}, as in any step of so many ops" + ON,
-        "many": "{who:waits/wait} {loss} for the dispatch of {count} per step[, most of {line}]"
+        "many": "{who:waits/wait} {loss} for the dispatch of {count} per step[, most of {line}][, most of them in {scope}]"
         + ON,
         **_ONE_BY_ONE,
         "host": "{count} per step run outside of any `tf.function`: at least {loss} is lost",

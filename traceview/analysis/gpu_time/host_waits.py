@@ -11,6 +11,7 @@ import numpy as np
 from traceview.analysis.facts.detours import TRANSFER, copied_results, detour_rows
 from traceview.analysis.facts.dispatch import SMALL_OP_PS, rows_of_keys
 from traceview.analysis.facts.input_supply import DEBUGGED
+from traceview.analysis.facts.layers import label_places
 from traceview.analysis.facts.ledger import is_restore
 from traceview.analysis.facts.python import PythonShare
 from traceview.analysis.facts.selection import rows_in, step_bounds
@@ -39,7 +40,7 @@ from traceview.analysis.gpu_time.waits import (
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.graph_loops import graph_loops
 from traceview.analysis.measures.idle_report import Idle
-from traceview.analysis.measures.op_work import dispatch_left_out, line_of_rows
+from traceview.analysis.measures.op_work import counted_events, dispatch_left_out, line_of_rows
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import (
     LIMIT,
@@ -47,7 +48,7 @@ from traceview.analysis.rules.rule import (
     loss_of_host,
     lost_argument,
 )
-from traceview.analysis.rules.words import Argument, Line, Number, Ops, Quantity
+from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Quantity
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, places, union
 from traceview.base.units import PS_PER_US
@@ -55,7 +56,7 @@ from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
-from traceview.trace.device.op_names import SideWork, graph_lines, side_work_of
+from traceview.trace.device.op_names import SideWork, graph_lines, op_labels, side_work_of
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.pipeline import find_input_waits, iterator_calls
 from traceview.trace.host.state_timeline import intersection
@@ -299,7 +300,7 @@ def _host_ops(waits: Waits) -> Finding | None:
     if action == "ops_of_replicas" and not title and waits.has_many_ops:
         # Before the first op the graph is called.
         of_ops = waits.rows & (waits.context.ledger.columns.activity != IDLE)
-        line = line or line_of_rows(waits.context, of_ops)
+        line = line or line_of_rows(waits.context, of_ops) or _scope_of_most(waits)
         line["count"], title = Number(int(waits.ops_per_step(waits.device)), "op"), "many"
     return waits.finding(
         rules.HOST_BOUND,
@@ -310,6 +311,20 @@ def _host_ops(waits: Waits) -> Finding | None:
         # On a CPU the dispatch shares the cores with the ops.
         unsure="cores" if is_replica and not waits.tracing else "",
     )
+
+
+def _scope_of_most(waits: Waits) -> dict[str, Argument]:
+    """The scope that most of the ops of a device are in; nothing without one."""
+    trace = waits.context.trace
+    places, label = trace.once(label_places), trace.once(op_labels).of_row
+    place = places.place[label[counted_events(waits.context, waits.device)]]
+    count = Counter[tuple[str, ...]]()
+    for number, times in enumerate(np.bincount(place).tolist()):
+        count[places.places[number].scopes] += times
+    for scopes, most in count.most_common(1):
+        if scopes and 2 * most > place.size:
+            return {"scope": Names(("/".join(scopes),), "op")}
+    return {}
 
 
 _EAGER_DISPATCH_PS: Final = 10 * PS_PER_US
