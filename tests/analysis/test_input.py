@@ -301,7 +301,7 @@ _WEAK: Line = ("weakref.py", "get", 452, False)
         (
             *(0.9, [("pandas/core/base.py", "to_numpy", 600, False)], _FETCH),
             "Generator is too slow in fetch, train.py:7 (to_numpy of pandas)",
-            "Take the values out of the table once",
+            "Let pandas work on the whole table, once",
         ),
         (
             *(0.9, [("pandas/io/parsers/readers.py", "read_csv", 600, False)], _FETCH),

@@ -471,6 +471,8 @@ ONCE = "Do it once before the loop, or only every 100th step"
         ((("zipfile.py", "_write_end_record", 70, False), WORK), ONCE),
         ((("pyarrow/array.pxi", "to_numpy", 80, False), WORK), ONCE),
         ((JSON, WORK), "Do it every 100th step only"),
+        ((("numpy/lib/_function_base_impl.py", "delete", 5258, False), WORK), "Copy no whole"),
+        ((("pandas/core/reshape/concat.py", "concat", 157, False), WORK), "Copy no whole array"),
         ((*HASHES, ("flax/nnx/extract.py", "to_tree", 353, False), WORK), "Hand modules over once"),
         ((("flax/nnx/graphlib.py", "cache_args_wrapper", 9, False), WORK), ONCE),
     ],

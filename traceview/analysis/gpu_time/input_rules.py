@@ -175,7 +175,7 @@ _ACTIONS: Final[dict[str, Advised]] = {
         "Call ops and layers once for a whole batch, not for each of its rows; in `dataset.map` their calls take no Python.",
         "What stays the same is made once, before the loop.",
     ),
-    _TABLE: "Take the values out of the table once, `values = table.to_numpy()`, and yield whole batches of them.",
+    _TABLE: "Let pandas work on the whole table, once before the loop, `values = table.to_numpy()`, and yield batches of what it makes.",
     _QUEUE: FEED,
     _LATE: "Let late elements hold up no others: `dataset.map(function, num_parallel_calls=32, deterministic=False)`.",
     _ELEMENTS: "Let the generator yield whole batches, `yield np.stack(rows)`, and leave out `dataset.batch`.",

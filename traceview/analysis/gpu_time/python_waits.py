@@ -77,6 +77,10 @@ _OF_ANY_FRAMEWORK: Final[dict[str, Advised]] = {
         "Do it every 100th step only, or write down what is new and nothing twice.",
         "A thread would hold the GIL, which the step needs.",
     ),
+    "copies": (
+        "Copy no whole array to change a part: keep an order of its rows, `rng.permutation(n)`, or a list of what is new, joined at the end.",
+        "`numpy.append`, `delete` and `insert`, and `pandas.concat`, copy all of it in each call.",
+    ),
     "class_weights": (
         "Give weights with the data, made by NumPy: `return x, y, weights[y]` instead of `fit(class_weight=...)`.",
         "Keras looks the weight of each label up in Python, one by one.",
