@@ -125,9 +125,9 @@ def test_a_gain_that_is_not_known_has_its_reason(
 @pytest.mark.parametrize(
     ("part", "then_input", "said"),
     [
-        (0.89, False, " a step."),
-        (0.89, True, " a step, which then waits for input."),
-        (0.91, True, ""),
+        (0.74, False, " a step."),
+        (0.74, True, " a step, which then waits for input."),
+        (0.76, True, ""),
         (0.0, False, ""),
     ],
 )

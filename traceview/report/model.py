@@ -358,7 +358,7 @@ def phrases_of_verdict(report: Report) -> tuple[Phrase, Phrase]:
     return headline, phrase(phrases["action"], _gained(leading.loss))
 
 
-_LESS_RATIO: Final = 0.9
+_LESS_RATIO: Final = 0.75
 """Of what a headline says is lost: a gain that is less stands beside what to do. A choice of ours."""
 
 
