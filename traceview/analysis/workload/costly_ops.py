@@ -556,12 +556,12 @@ def slow_products(context: Context) -> tuple[BoolArray, float]:
     No convolution of each channel for itself, which does few for each number that it reads: a network that has some is made of them.
     By the run of each with the least time in which no other op of its device ran: the others shared its cores.
     """
-    flops, _, usual = context.once(_usual_rate)
+    flops, ps, usual = context.once(_usual_rate)
     types, of_label = context.once(types_of_labels)
     is_apart = np.array(["Depthwise" in type_ for type_ in types], dtype=np.bool_)[of_label]
-    is_slow: BoolArray = (
-        (flops > 0) & (flops < _SLOW_RATE * usual * context.once(_quick_ps)) & ~is_apart
-    )
+    is_slow: BoolArray = (flops > 0) & (flops < _SLOW_RATE * usual * ps) & ~is_apart
+    if is_slow.any():
+        is_slow &= flops < _SLOW_RATE * usual * context.once(_quick_ps)
     return is_slow, saved_at_usual_rate(context, is_slow)
 
 
