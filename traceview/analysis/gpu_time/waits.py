@@ -160,7 +160,8 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
     def by_cause(self) -> list[Waits]:
         """The rows of each cause, the longest first, where several are worth a finding; the longest has what no line is known of.
 
-        Samples tell apart what calls the lines of the rows. What the capture does there is none of the program.
+        Samples tell apart what calls the lines of the rows. What the capture does there is none of the program. Where one is worth
+        a finding, those that are not belong to none; else all are one.
         """
         ledger, columns = self.context.ledger, self.context.ledger.columns
         cause_of = self.context.once(causes_of_lines)
@@ -170,10 +171,12 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         is_own = cause == _OURS
         of_causes = [cause == each for each in unique_ids(cause[rows]).tolist() if each >= 0]
         costs = [(ledger.loss(each & self.rows).share, each) for each in of_causes]
-        costs = sorted((row for row in costs if row[0] >= LIMIT), key=lambda row: -row[0])
-        others = [self.rows & each for _, each in costs[1:]]
-        rest = self.rows & ~np.logical_or.reduce([is_own, *others])
-        return [Waits(self.context, self.result, each, bool(others)) for each in (rest, *others)]
+        costs.sort(key=lambda row: -row[0])
+        others = [self.rows & each for share, each in costs[1:] if share >= LIMIT]
+        is_any = bool(costs) and costs[0][0] >= LIMIT
+        apart = [each for _, each in costs[1:]] if is_any else []
+        rest = self.rows & ~np.logical_or.reduce([is_own, *apart])
+        return [Waits(self.context, self.result, each, bool(apart)) for each in (rest, *others)]
 
     def finding(
         self,
