@@ -596,12 +596,13 @@ result["once"] = summed("differences", 1)
 
 
 def turned(kind):
-    cell = tf.Variable(tf.ones([6, 6]))
+    cell, tall = tf.Variable(tf.ones([6, 6])), tf.Variable(tf.ones([12, 6]))
     loops = {
         "recurrent": lambda rows: tf.scan(lambda last, row: tf.tanh(last + tf.matmul(row, cell, name="row_product")), rows),
         "of rows": lambda rows: tf.map_fn(lambda row: tf.tanh(tf.matmul(row, cell, name="row_product")), rows),
         "added": lambda rows: tf.while_loop(
             lambda n, whole: n < 4, lambda n, whole: (n + 1, whole + tf.matmul(rows[n], cell, name="row_product")), (0, rows[0]))[1],
+        "gated": lambda rows: tf.scan(lambda last, row: tf.matmul(tf.concat([last, row], 1), tall, name="row_product"), rows),
         "again": lambda rows: tf.while_loop(lambda n, state: n < 4, lambda n, state: (n + 1, tf.matmul(state, cell, name="row_product")), (0, rows[0]))[1],
     }
 
@@ -609,13 +610,14 @@ def turned(kind):
     def step(rows):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(loops[kind](rows))
-        cell.assign_sub(0.1 * tape.gradient(loss, cell))
+        table = tall if kind == "gated" else cell
+        table.assign_sub(0.1 * tape.gradient(loss, table))
         return loss
 
-    return [name.rpartition("/")[2] for name in described(step, tf.ones([4, 5, 6]), of=(cell,))["carried_ops"]]
+    return [name.rpartition("/")[2] for name in described(step, tf.ones([4, 5, 6]), of=(cell, tall))["carried_ops"]]
 
 
-result["in turn"] = {kind: turned(kind) for kind in ("recurrent", "of rows", "added", "again")}
+result["in turn"] = {kind: turned(kind) for kind in ("recurrent", "gated", "of rows", "added", "again")}
 print(json.dumps(result))
 """
 
@@ -802,10 +804,14 @@ def test_a_variable_that_is_copied_whole_to_change_a_part(described: dict[str, A
 def test_ops_of_loops_that_need_what_the_iteration_before_has_computed(
     described: dict[str, Any],
 ) -> None:
-    """Not what only counts, or is added to, or put into a list; of a cell not the product with its row, and not the sum of gradients."""
+    """Not what only counts, or is added to, or put into a list; of a cell not the product with its row.
+
+    Its gradient could be summed behind the loop, and is where the product is.
+    """
     turns = described["in turn"]
     assert "Tanh" in turns["recurrent"]
-    assert "row_product" not in turns["recurrent"]
+    assert not {"row_product", "MatMul_1"} & {*turns["recurrent"]}
+    assert {"row_product", "MatMul_1"} <= {*turns["gated"]}
     assert "row_product" in turns["again"]
     for kind in ("of rows", "added"):
         assert not {"row_product", "Tanh", "MatMul"} & {*turns[kind]}, kind

@@ -81,3 +81,18 @@ def looped(
 def test_what_no_turn_has_to_wait_for(changes: dict[str, str], movable: set[str]) -> None:
     found = read(looped(**changes).message)  # type: ignore[arg-type]
     assert {name for name, each in found.items() if each.need == "turns"} == movable
+
+
+@pytest.mark.parametrize(("line", "is_movable"), [(5, True), (6, False)])
+def test_a_gradient_can_wait_where_what_it_is_of_can(line: int, is_movable: bool) -> None:
+    """What no turn waits for is the product `of_rows` in line 5, and the gradient of a product in this line or another."""
+    module = looped()
+    scopes = {"of_rows": ("jvp(net)", 5), "slope": ("transpose(jvp(net))", line)}
+    for computation in module.message.computations:
+        for each in computation.instructions:
+            if of := scopes.get(each.name.decode()):
+                each.metadata.op_name = f"jit(step)/{of[0]}/while/body/dot_general".encode()
+                each.metadata.source_file, each.metadata.source_line = b"train.py", of[1]
+    found = read(module.message)
+    assert found["of_rows"].need == "turns"
+    assert (found["slope"].need == "turns") is is_movable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from traceview.graphs.calls import LOOPS, Call
@@ -15,11 +15,11 @@ _WHILE: Final = frozenset(name for name, graphs in LOOPS.items() if "body" in gr
 
 
 def carried(calls: Iterable[Call]) -> set[Node]:
-    """The ops of loops that depend on what an iteration hands to the next, and on which that depends.
+    """The ops of loops that depend on what an iteration hands to the next, and on which that depends, and their gradients.
 
-    What none of it depends on, as a sum of gradients, could run behind the loop, and what depends on none of it before.
+    What none of it depends on could run behind the loop, and what depends on none of it before.
     """
-    found, in_turn = set[Node](), dict[Call, set[str]]()
+    in_turn = dict[Call, set[str]]()
     for call in calls:
         # An outer one comes first.
         if call.outer is None:
@@ -29,8 +29,16 @@ def carried(calls: Iterable[Call]) -> set[Node]:
             in_turn[call] = _carried_in(call)
         elif call.op.name in in_turn.get(call.outer, ()):
             in_turn[call] = {op.name for op in call.ops}
-        found.update((call, name) for name in in_turn.get(call, ()))
-    return found
+    every = set[str]().union(*in_turn.values())
+    for call, names in in_turn.items():
+        # Sums of gradients could wait for the end of the loop, but nobody moves them alone.
+        names |= {op.name for op in call.ops if _of_gradient(op.name) in every}
+    return {(call, name) for call, names in in_turn.items() for name in names}
+
+
+def _of_gradient(name: str) -> str:
+    """The op of a loop that one is a gradient of: `gradients/while/MatMul_grad/MatMul_1` is one of `while/MatMul` (TensorFlow 2.21)."""
+    return name.rpartition("gradients/")[2].rpartition("_grad/")[0]
 
 
 def _carried_in(body: Call) -> set[str]:
@@ -51,16 +59,30 @@ def _carried_in(body: Call) -> set[str]:
 
 def _hands_on(taken: Any, given: Any) -> bool:
     """Whether an iteration computes with what the one before has made of this, more than to count, to add to it, or to write into it."""
-    while given.op.type == "Identity":
-        given = given.op.inputs[0]
-    users = taken.consumers()
-    if given is taken or not users:
+    made = _made_by(given)
+    users = list(_users(taken))
+    if made is taken.op or not users:
         return False
     if taken.dtype.name == "variant":
         reads = {user.type for user in users} & _READS
-        return bool(reads) and given.op.type != "TensorListPopBack"
+        return bool(reads) and made.type != "TensorListPopBack"
     is_number = taken.dtype.is_integer or taken.dtype.is_bool
     if is_number and taken.shape.num_elements() == 1:
         return False
-    is_sum = given.op.type in _SUMS and any(tensor is taken for tensor in given.op.inputs)
-    return not (is_sum and all(user is given.op for user in users))
+    return not (made.type in _SUMS and all(user is made for user in users))
+
+
+def _made_by(tensor: Any) -> Any:
+    """The op whose numbers a tensor has."""
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor.op
+
+
+def _users(tensor: Any) -> Iterator[Any]:
+    """The ops that read a tensor, or what has its numbers, in its graph; what only hands it on is none."""
+    for user in tensor.consumers():
+        if user.type == "Identity":
+            yield from _users(user.outputs[0])
+        else:
+            yield user

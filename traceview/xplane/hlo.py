@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from math import prod
@@ -378,7 +378,7 @@ class _Program:
             needs |= masks.parts()
             of_examples = flow.gradients_of_examples()
             needs |= {key: ("examples", 0.0) for key, summed in of_examples.items() if summed}
-            for key in beside_turns(self._module):
+            for key in self._beside_turns():
                 needs.setdefault(key, ("turns", 1.0))
         needs |= {key: ("alike", part) for key, part in shares.needless.items()}
         needs |= flow.needs()
@@ -389,6 +389,15 @@ class _Program:
                 for held in flow.held(instruction):
                     needs.setdefault(held, needs[key])
         return needs
+
+    def _beside_turns(self) -> Iterator[Key]:
+        """Instructions of loops that could run for all turns at once; gradients where what they are of could, for nobody moves these alone."""
+        keys = [*beside_turns(self._module)]
+        said = [self._module.said(self._module.computation(of).by_id[one]) for of, one in keys]
+        forward = {line for scope, _, line in said if GRADIENT not in scope}
+        for key, (scope, _, line) in zip(keys, said, strict=True):
+            if GRADIENT not in scope or not line or line in forward:
+                yield key
 
     def _of_transform(self, instruction: HloInstruction) -> float:
         """Which part of a Fourier transform one takes whose lengths have no large prime factor."""
