@@ -394,3 +394,27 @@ def test_who_has_done_its_part_waits_for_others_while_the_thread_of_the_steps_wa
     assert of_first[State.BETWEEN] == 7 * ms(80 - waits_ms - turn_ms)
     alone = "replica:0 waits 26.2 of 88.1 ms (30%) for replica:1, which alone computes between steps in read, train.py:12"
     assert title_of(report, "serial-gpus") == (alone if turn_ms else "")
+
+
+@pytest.mark.parametrize("is_at_a_line", [True, False])
+def test_the_line_at_which_the_thread_waits_for_turns_is_named(
+    is_at_a_line: bool, tmp_path: Path
+) -> None:
+    """Two devices compute for 40 ms each, one after the other, while the thread of the steps reads, or is in three functions by turns."""
+    trace, samples = new_trace(length_ms=1000), list[Sample]()
+    threads = [trace.thread(f"device{number}", 70 + number) for number in range(2)]
+    for step in marked_steps(trace, count=8, period_ms=100, marker_ms=100):
+        for number in range(2):
+            begin_ms = 5 + 45 * number
+            step.host("PjitFunction(step)", begin_ms - 1, begin_ms)
+            stats = {"device_ordinal": number}
+            step.host("dot.1", begin_ms, begin_ms + 40, stats, thread=threads[number])
+        for passed_ms in range(0, 100, 2):
+            at_ns = PROFILE_START_NS + round((step.start_ms + passed_ms) * 1e6)
+            function = "read" if is_at_a_line else f"f{passed_ms // 2 % 3}"
+            samples.append((at_ns, 0, (("train.py", function, 12, True),)))
+    caller = [{"ident": None, "name": "MainThread", "native_id": 1}]
+    facts = {"python": python_group(samples, caller, [0] * len(samples))}
+    title = title_of(analyzed(tmp_path, trace, sidecar=facts), "serial-gpus")
+    assert title.startswith("The 2 CPUs run one after another: each idles at least ")
+    assert title.endswith(", in read, train.py:12") is is_at_a_line

@@ -461,8 +461,8 @@ ONCE = "Do it once before the loop, or only every 100th step"
     ("stack", "action"),
     [
         ((NUMPY, WORK), f"{ONCE}; else in a background thread"),
-        ((WORK,), "Write it with NumPy on whole arrays"),
-        ((("train.py", "distance", 8, True), WORK), "Write it with NumPy on whole arrays"),
+        ((WORK,), "Write its loops with NumPy on whole arrays"),
+        ((("train.py", "distance", 8, True), WORK), "Write its loops with NumPy on whole arrays"),
         ((("PIL/Image.py", "convert", 90, False), WORK), "Decode each picture once"),
         ((CHANCE, WORK), f"{ONCE}; else in jax.numpy"),
         ((ROWS, WORK), "Read the file once"),

@@ -580,7 +580,7 @@ def test_a_loop_of_numpy_over_python_is_own_code(tmp_path: Path) -> None:
     stacks = (VECTORIZED, LOOP, MODULE), (ROW, VECTORIZED, LOOP, MODULE)
     report = analyzed(tmp_path, python_group(between(*stacks), THREADS))
     (stall,) = (row for row in report.findings if row.code == "callback-stall")
-    assert stall.action.startswith("Write it with NumPy on whole arrays")
+    assert stall.action.startswith("Write its loops with NumPy on whole arrays")
 
 
 def test_where_no_line_has_half_of_the_time_the_function_around_is_named(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDe
 from traceview.analysis.rules.rule import devices_argument, is_of_jax
 from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops
 from traceview.base.ids import is_in, unique_ids, unique_inverse
-from traceview.base.intervals import BoolArray, Int64Array, union
+from traceview.base.intervals import NEVER, BoolArray, Int64Array
 from traceview.base.record import (
     ModelName,
     Picoseconds,
@@ -88,6 +88,9 @@ _REASONS: Final = {
 
 _EXPLAINING_RATIO: Final = 0.5
 """Of the waiting: so much later a reason makes a device at least."""
+
+_AT_A_LINE_RATIO: Final = 0.5
+"""Of the time of turns: in a function with less no line is named. A choice of ours."""
 
 _UNEVEN_CORES_FACTOR: Final = 1.5
 """How much longer cores that are dealt out unevenly let one of several alike replicas compute; 1.2 was seen, on two cores."""
@@ -428,7 +431,7 @@ def _serial(context: Context, result: Balance) -> Finding | None:
         context,
         rows,
         named=devices_in_use(context),
-        arguments={"all": _all(result)},
+        arguments={"all": _all(result), **_line_of_turns(context, rows)},
         confidence=sure,
         evidence=[Evidence("concurrency_ratio", result.concurrency_ratio, limit, "")],
         action="dependent_ops" if _noun(result) == CPU and not is_of_jax(context.trace) else "",
@@ -458,35 +461,36 @@ def _beside_function(
     """Turns of what is called between the steps and runs on one device, and the line that calls it."""
     trace, columns = context.trace, context.ledger.columns
     functions, events = trace.once(functions_called), trace.device_columns
-    time, lines, holders = Counter[int](), Counter[str](), Counter[str]()
-    for device in context.ledger.devices:
-        own = context.ledger.rows(states=(State.TURN,), devices=(device,)) & rows
-        start, end = columns.start_ps[own], columns.end_ps[own]
-        python = context.idle.python.get(trace.device_list[device].host)
-        line = python.lines.at(python.caller, start, end) if python and own.any() else None
-        if line is not None:
-            lines[str(line)] += line.sampled_ps
-        for holder in unique_ids(columns.by[own]).tolist():
-            held, runs = own & (columns.by == holder), events.rows_of(holder)
-            spans = union(columns.start_ps[held], columns.end_ps[held])
-            shared = spans.within(events.start_ps[runs], events.end_ps[runs])
-            of_run = functions.of_event[runs]
-            holders[trace.device_key(holder)] += int(shared.sum())
-            for function in unique_ids(of_run[shared > 0]).tolist():
-                time[function] += int(shared[of_run == function].sum())
+    time, holders = Counter[int](), Counter[int]()
+    for holder in unique_ids(columns.by[rows]).tolist():
+        spans = context.ledger.spans_of(context.ledger.devices, rows & (columns.by == holder))
+        runs = events.rows_of(holder)
+        shared = spans.within(events.start_ps[runs], events.end_ps[runs])
+        holders[holder] += int(shared.sum())
+        for function in unique_ids(functions.of_event[runs][shared > 0]).tolist():
+            time[function] += int(shared[functions.of_event[runs] == function].sum())
     if not holders:
         return None
-    most = max(time, key=time.__getitem__)
-    arguments: dict[str, Argument] = {
-        "other": devices_argument(context, (max(holders, key=holders.__getitem__),))
-    }
-    if lines:
-        arguments["line"] = Line(max(lines, key=lines.__getitem__))
+    other = trace.device_key(max(holders, key=holders.__getitem__))
+    arguments = {"other": devices_argument(context, (other,)), **_line_of_turns(context, rows)}
+    most = max(time, key=time.__getitem__, default=NONE)
     if most != NONE:
         arguments["function"] = Names(functions.names[most : most + 1], "function")
     return SERIAL.of_rows(
         context, rows, arguments=arguments, confidence=sure, title="function", action="function"
     )
+
+
+def _line_of_turns(context: Context, rows: BoolArray) -> dict[str, Argument]:
+    """The line that the threads of the steps were at for most of some rows; nothing without samples."""
+    lines, ledger = Counter[str](), context.ledger
+    for host, python in context.idle.python.items():
+        own = [each for each in ledger.devices if context.trace.device_list[each].host == host]
+        spans = ledger.spans_of(own, rows) if own else NEVER
+        line = python.lines.at(python.caller, spans.start, spans.end) if spans.start.size else None
+        if line is not None and line.ratio >= _AT_A_LINE_RATIO:
+            lines[str(line)] += line.sampled_ps
+    return {"line": Line(max(lines, key=lines.__getitem__))} if lines else {}
 
 
 def _all(result: Balance) -> Number:

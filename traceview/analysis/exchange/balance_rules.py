@@ -120,7 +120,7 @@ LATE_BY_TURNS: Final = Rule(
 
 SERIAL: Final = Rule(
     code="serial-gpus",
-    title="the {all} run one after another: each idles at least {loss}",
+    title="the {all} run one after another: each idles at least {loss}[, in {line}]",
     titles={
         "section": "{who:waits/wait} {loss} for a replica in a critical section[, {line}]",
         "function": "{who:waits/wait} {loss} for {other}, which alone computes between steps[: {function}][ in {line}]",

@@ -93,7 +93,7 @@ _OF_ANY_FRAMEWORK: Final[dict[str, Advised]] = {
         "On several replicas, where that ended with an error (Keras 3.15, TensorFlow 2.21), run fewer steps, with a larger batch.",
     ),
     _OWN: (
-        "Write it with NumPy on whole arrays, or do it once before the loop, or only every 100th step.",
+        "Write its loops with NumPy on whole arrays, or do it once before the loop, or only every 100th step.",
         "Else do it in another process: a thread would hold the GIL, which the step needs.",
     ),
 }
@@ -170,8 +170,8 @@ CALLBACK_STALL: Final = Rule(
         **CONVERSIONS,
         **dict.fromkeys(("unseen", "jax-unseen"), _UNSEEN),
         "ops": (
-            "Put the ops between steps into a graph, on whole batches: `@tf.function`, or `dataset.map` for what prepares them.",
-            "That leaves little more than the time of the ops themselves. Or run them less often: `if step % 100 == 0: ...`",
+            "Put the ops between steps into a graph, on whole batches, `@tf.function`, or run them in every 100th step: `if step % 100 == 0: ...`",
+            "A graph leaves little more than the time of the ops themselves. What prepares batches belongs into `dataset.map`.",
         ),
         "indexing": (
             "Fetch the tensor once, `values = tensor.numpy()`, and index the array: each index of a tensor runs ops.",
