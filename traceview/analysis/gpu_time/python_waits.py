@@ -74,7 +74,7 @@ _OF_ANY_FRAMEWORK: Final[dict[str, Advised]] = {
     ),
     "decoding_pictures": "Decode each picture once, before the loop, or only as large as needed: `picture.draft('RGB', size)` for a JPEG.",
     "reports": (
-        "Do it every 100th step only, or write down what is new and nothing twice.",
+        "Do it every 100th step only, and write down what is new, not all of it again.",
         "A thread would hold the GIL, which the step needs.",
     ),
     "copies": (
