@@ -462,3 +462,26 @@ def test_without_its_limit_a_process_would_have_the_cores_of_the_machine(tmp_pat
     load = {"elapsed_ns": 100, "busy_ns": 100, "own_ns": 100, "cores": 2}
     finding = found(tmp_path, loads=loads, load=load, cores=1, code="few-cores")
     assert lost_ms(finding) == pytest.approx(100 * (1 - 1 / 1.4), rel=0.05)
+
+
+def test_collectives_of_cpu_devices_wait_for_cores_as_ops_do(tmp_path: Path) -> None:
+    """Two devices compute for half of each step and exchange for the other half; their threads have half of the cores that they want."""
+    trace = new_trace(length_ms=1000)
+    pools = [trace.thread("tf_XLAEigen", native) for native in (EXECUTOR, SECOND)]
+    for step in marked_steps(trace, count=8, period_ms=100, marker_ms=100):
+        for number, pool in enumerate(pools):
+            stats = {"device_ordinal": number}
+            step.host("dot.1", 0, 50, stats, thread=pool)
+            step.host("all-reduce.1", 50, 100, stats, thread=pool)
+    loads = {CALLER: (0.0, 0.0), EXECUTOR: (0.5, 0.5), SECOND: (0.5, 0.5)}
+    facts = {
+        "threads": clocks_group(loads, length_ms=1000),
+        "cores": {"machine_count": 2, "usable_count": 2},
+        "load": {"elapsed_ns": 10**9, "busy_ns": 2 * 10**9, "own_ns": 10**9, "cores": 2},
+    }
+    ledger = analyzed(tmp_path, trace, sidecar=facts).results.ledger
+    assert ledger is not None
+    for device in ledger.devices:
+        states = device.states
+        assert states["no_core"] == pytest.approx(ms(50), rel=0.05)
+        assert states["compute"] == pytest.approx(states["communication"], rel=0.05)

@@ -413,7 +413,7 @@ def _recast_without_cores(
 ) -> None:
     """What a device loses because threads of the model wait for cores: the part in each interval that somebody owes.
 
-    Of the ops of a replica, and of what comes between the ops or launches of any device.
+    Of the ops and collectives of a replica, and of what comes between the ops or launches of any device.
     """
     if not owed.any():
         return
@@ -422,7 +422,8 @@ def _recast_without_cores(
     if draft.kind == "replica":
         # On threads of the pipeline runs what a loop over a data set calls.
         launch = draft.trace.device_columns.launch[columns.event]
-        is_launched = is_compute(columns) & (launch != NONE)
+        is_launched = is_compute(columns) | (columns.state == State.COMMUNICATION)
+        is_launched &= launch != NONE
         rows |= is_launched & draft.trace.runs_model[draft.trace.host_columns.line[launch]]
     lost = np.zeros(columns.count, dtype=np.int64)
     lost[rows] = waits.lost_in(owed, columns.start_ps[rows], columns.end_ps[rows])
