@@ -417,15 +417,13 @@ def _called_at(waits: Waits) -> PythonShare | None:
 
 def _at_another_line(waits: Waits) -> BoolArray:
     """Python in the step at lines other than the one that calls most of the ops."""
-    ledger, columns, called_at = (
-        waits.context.ledger,
-        waits.context.ledger.columns,
-        _called_at(waits),
-    )
+    ledger, called_at = waits.context.ledger, _called_at(waits)
+    if called_at is None:
+        return np.zeros(ledger.count, dtype=np.bool_)
+    columns = ledger.columns
+    own = [number for number, line in enumerate(ledger.python) if line == called_at.line]
     python: BoolArray = waits.rows & (columns.state == State.PYTHON)
-    python &= (columns.by_kind == By.PYTHON) & (called_at is not None)
-    line = called_at.line if called_at else ""
-    python &= ~is_in(columns.by, [n for n, each in enumerate(ledger.python) if each == line])
+    python &= (columns.by_kind == By.PYTHON) & ~is_in(columns.by, own)
     return python
 
 
