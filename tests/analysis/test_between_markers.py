@@ -235,12 +235,23 @@ def test_which_ops_are_named(shape: dict[str, Any], action: str, tmp_path: Path)
 
 
 def test_what_layers_index_is_no_index_of_the_script(tmp_path: Path) -> None:
-    stack = ("keras/src/layers/rnn/gru.py", "call", 9, False), ("train.py", "judged", 4, True)
-    times = [PROFILE_START_NS + 1_000_000 * number for number in range(4 * PERIOD_MS)]
+    """What the loop calls is named, for that is what a graph is made of."""
+    loop: Line = ("train.py", "<module>", 60, True)
+    layer: Line = ("keras/src/layers/rnn/gru.py", "call", 9, False)
+    of_step, of_loss = (
+        (("train.py", "step", 50, True), loop),
+        (layer, ("train.py", "loss", 4, True)),
+    )
+    between = (*of_loss, ("train.py", "judged", 30, True), loop)
+    samples = [
+        (PROFILE_START_NS + 1_000_000 * ms, 0, of_step if ms % PERIOD_MS < 20 else between)
+        for ms in range(4 * PERIOD_MS)
+    ]
     threads = [{"ident": 140_000, "name": "MainThread", "native_id": 1}]
-    python = python_group([(at_ns, 0, stack) for at_ns in times], threads)
+    python = python_group(samples, threads)
     finding = stall(tmp_path, op="StridedSlice", sidecar={"python": python})
-    assert finding.action.startswith("Put the ops between steps into a graph")
+    assert " in loss, train.py:4" in finding.title
+    assert finding.action.startswith("Put the ops between steps, those of judged, into a graph")
 
 
 @pytest.mark.parametrize(

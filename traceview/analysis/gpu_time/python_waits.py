@@ -170,8 +170,8 @@ CALLBACK_STALL: Final = Rule(
         **CONVERSIONS,
         **dict.fromkeys(("unseen", "jax-unseen"), _UNSEEN),
         "ops": (
-            "Put the ops between steps into a graph, on whole batches, `@tf.function`, or run them in every 100th step: `if step % 100 == 0: ...`",
-            "A graph leaves little more than the time of the ops themselves. What prepares batches belongs into `dataset.map`.",
+            "Put the ops between steps[, those of {called},] into a graph, on whole batches, `@tf.function`, or run them in every 100th step only.",
+            "A graph leaves little more than the time of the ops themselves. What prepares batches belongs into `dataset.map`. Else: `if step % 100 == 0: ...`.",
         ),
         "indexing": (
             "Fetch the tensor once, `values = tensor.numpy()`, and index the array: each index of a tensor runs ops.",
@@ -438,6 +438,7 @@ def between_steps(waits: Waits) -> Finding | None:
             "types": Ops(calls.types),
             "running": Quantity(running_ps, "ps"),
             "own": Quantity(own_ps, "ps"),
+            **_called_by_loop(waits, python),
         }
         least = int(CALLBACK_STALL.limits["least_op_count"])
         evidence.append(Evidence("eager_ops_per_step", calls.count_per_step, least, ""))
@@ -453,6 +454,14 @@ def between_steps(waits: Waits) -> Finding | None:
         notes=(key, *beside),
         unsure=_short(waits, CALLBACK_STALL),
     )
+
+
+def _called_by_loop(waits: Waits, python: PythonShare | None) -> dict[str, Argument]:
+    """The function of the script that the loop calls at a line, where it calls one."""
+    lines = waits.context.idle.python.get(waits.host)
+    called = lines.lines.called_by_loop(lines.caller) if lines and python else {}
+    _, _, function = called.get(python.line if python else "", "").partition(" in ")
+    return {"called": Names((function,), "function")} if function else {}
 
 
 def _ops_between_steps(waits: Waits, *, is_in_calls: bool) -> tuple[EagerOps, int, int] | None:
