@@ -418,3 +418,28 @@ def test_the_line_at_which_the_thread_waits_for_turns_is_named(
     title = title_of(analyzed(tmp_path, trace, sidecar=facts), "serial-gpus")
     assert title.startswith("The 2 CPUs run one after another: each idles at least ")
     assert title.endswith(", in read, train.py:12" if is_at_a_line else "of 100 ms (40%)"), title
+
+
+def test_a_second_forward_pass_on_one_replica_keeps_the_other_waiting(tmp_path: Path) -> None:
+    """Two replicas train for 58 ms of each step of 100; then a function runs the layer on the first of them for 34."""
+    trace, samples = new_trace(length_ms=1000), list[Sample]()
+    layer, executor = "model/dense/MatMul:MatMul", trace.thread("tf_Compute_3", 903)
+    for number, step in enumerate(marked_steps(trace, count=8, period_ms=100, marker_ms=60)):
+        step.host("EagerLocalExecute: __inference_step_7", 0, 58)
+        component(step, 1, 2, layer, FIRST, each_ms=28)
+        component(step, 2, 2, f"replica_1/{layer}", SECOND, each_ms=28)
+        step.host("EagerLocalExecute: __inference_values_9", 62, 98)
+        step.host("FunctionRun", 62.1, 97.5, {"_pt": 3, "_p": 7 * number})
+        consumed = {"_ct": 3, "_c": 7 * number, "id": 2, "iter_num": 0}
+        step.host("ExecutorState::Process", 63, 97, consumed, thread=executor)
+        step.host(layer, 63, 97, thread=executor)
+        for passed_ms in range(0, 100, 2):
+            at_ns = PROFILE_START_NS + round((step.start_ms + passed_ms) * 1e6)
+            samples.append((at_ns, 0, (("train.py", "read", 12, True),)))
+    caller = [{"ident": None, "name": "MainThread", "native_id": 1}]
+    facts = {"python": python_group(samples, caller, [0] * len(samples))}
+    report = analyzed(tmp_path, trace, sidecar=facts)
+    (finding,) = (row for row in report.findings if row.code == "second-forward")
+    assert "second forward pass, values; meanwhile replica:1 waits" in finding.title
+    assert finding.action.startswith("Where each step needs its result, run it on all replicas")
+    assert title_of(report, "serial-gpus") == ""

@@ -321,12 +321,13 @@ def _second_forward(context: Context) -> Finding | None:
     whole = SWEEPS.totals(of_rows, ledger.columns.duration_ps[rows], len(functions.names))
     longest = np.argsort(-whole, kind="stable")[: np.count_nonzero(whole)].tolist()
     texts = tuple(functions.names[place] for place in longest)
-    has_turn = bool(ledger.rows(states=(State.TURN,)).any())
+    # What others wait meanwhile is of the one device that runs it.
+    is_alone = 4 * ledger.loss(rows, keeps_waiting=True).ps >= 5 * ledger.loss(rows).ps
     return SECOND_FORWARD.of_rows(
         context,
         rows,
         keeps_waiting=True,
-        action="alone" if has_turn else "",
+        action="alone" if is_alone else "",
         arguments={"function": Names(texts[:1], "function")},
         evidence=[Evidence("function", text, None, "", value_is="function") for text in texts],
     )
