@@ -638,6 +638,27 @@ def test_a_gap_is_divided_where_the_loop_goes_on(
         assert row.loss.ps_per_step / whole_ps == pytest.approx(ms / 18.3, abs=0.04)
 
 
+INFO: Line = ("logging/__init__.py", "info", 1539, False)
+
+
+@pytest.mark.parametrize(("inner", "ms"), [((INFO,), (18.3,)), ((SVD,), (9, 9))])
+def test_what_is_logged_is_one_cause(
+    inner: tuple[Line, ...], ms: tuple[float, ...], tmp_path: Path
+) -> None:
+    """By two functions, for half of a gap of 18.3 ms each."""
+    samples = [
+        (t_ns, thread, (*inner, *stack) if stack[0] in (ROW, COLUMN) else stack)
+        for t_ns, thread, stack in in_turn((9, 10, 0))
+    ]
+    report = analyzed(tmp_path, python_group(samples, THREADS))
+    found = [row for row in report.findings if row.code == "callback-stall"]
+    ledger = report.results.ledger
+    assert ledger is not None
+    whole_ps = ledger.devices[0].states["between"]
+    parts = [row.loss.ps_per_step / whole_ps for row in found if row.loss]
+    assert sorted(parts) == pytest.approx([each / 18.3 for each in ms], abs=0.06)
+
+
 def test_what_a_loop_calls_beside_some_events() -> None:
     """It is in one function for 5 ms, and then in another one, in which the events lie, or in none."""
     stacks = [(ROW, LOOP, MODULE)] * 5 + [(COLUMN, NEXT_IN_LOOP, MODULE)] * 5

@@ -75,7 +75,7 @@ _OF_ANY_FRAMEWORK: Final[dict[str, Advised]] = {
     "decoding_pictures": "Decode each picture once, before the loop, or only as large as needed: `picture.draft('RGB', size)` for a JPEG.",
     "reports": (
         "Do it every 100th step only, and write down what is new, not all of it again.",
-        "A thread would hold the GIL, which the step needs.",
+        "A thread would hold the GIL, which the step needs. Each handler of a log writes every line: add one once.",
     ),
     "copies": (
         "Copy no whole array to change a part: keep an order of its rows, `rng.permutation(n)`, or a list of what is new, joined at the end.",

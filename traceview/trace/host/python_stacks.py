@@ -41,6 +41,7 @@ _NOT_PUBLIC: Final = lazy_pattern(
 OURS: Final = "traceview"
 """What the capture itself calls below a line of the script."""
 _CONNECTION: Final = "multiprocessing/connection.py"
+_LOG: Final = "logging/"
 _CALLER: Final = "tensorflow/python/ops/script_ops.py"
 _TRAINER: Final = lazy_pattern(r"keras/src/backend/\w+/trainer\.py")
 _NAMED_METHODS: Final = ("predict", "evaluate")
@@ -154,7 +155,12 @@ class PythonStacks(Struct, frozen=True, eq=False, dict=True):
         return Loop(depth, {line: of.most_common(1)[0][0] for line, of in codes_of.items()})
 
     def cause(self, place: Place, loop: Loop) -> str:
-        """What a loop calls: a function of the user, perhaps through a library, or a library; "" where no call tells."""
+        """What a loop calls: a function of the user, perhaps through a library, or a library; "" where no call tells.
+
+        What is logged has one cause, whichever functions do: the handlers of the log take the time.
+        """
+        if any(each.file.startswith(_LOG) for each in self.frames(place[0])):
+            return _LOG
         chain = self.chain(place)
         if len(chain) > loop.depth:
             return chain[loop.depth].code
