@@ -114,14 +114,19 @@ _CALLS: Final = {
     "copies": lazy_pattern(
         r"numpy/.*:\d+ in (?:append|delete|insert)\Z|pandas/.*:\d+ in concat\Z", re.DOTALL
     ),
+    "writing_files": lazy_pattern(
+        r"(?:h5py|zarr|tables|netCDF4)/.*:\d+ in __setitem__\Z|numpy/lib/_?npyio.*:\d+ in save"
+        r"|(?:joblib|PIL|cv2|scipy/io|pandas)/.*:\d+ in (?:dump|save|write|to_(?:csv|feather|hdf|json|parquet|pickle))\Z",
+        re.DOTALL,
+    ),
     "reading_files": lazy_pattern(r"pandas/io/(?!formats/).*:\d+ in read_", re.DOTALL),
     "modules": lazy_pattern(r"flax/nnx/(?!.* in cache_args_wrapper\Z)", re.DOTALL),
     "own_code": lazy_pattern(
         r"numpy/lib/_?function_base(?:_impl)?\.py:\d+ in (?:__call__|_?vectorize\w*)"
     ),
 }
-"""What the user's line calls: what makes the calls of converted code (TensorFlow 2.21), copies arrays, takes modules apart (Flax 0.12), or
-is `np.vectorize`, which calls a function of the script for each number (NumPy 1.26 and 2.4).
+"""What the user's line calls: what makes the calls of converted code (TensorFlow 2.21), copies arrays, writes or reads files, takes
+modules apart (Flax 0.12), or is `np.vectorize`, which calls a function of the script for each number (NumPy 1.26 and 2.4).
 """
 CONVERTED: Final = (
     "Define what `tf.py_function` or `tf.numpy_function` calls outside of mapped and compiled functions: inside of these AutoGraph converts it.",

@@ -87,6 +87,10 @@ _OF_ANY_FRAMEWORK: Final[dict[str, Advised]] = {
     ),
     "modules": "Hand modules over once, `step = nnx.cached_partial(train_step, model, optimizer)`, and then only batches: `step(batch)`.",
     "lists_of_rows": "Ask the data set for arrays, once before the loop: `dataset.with_format('numpy')`.",
+    "writing_files": (
+        "Write in every 100th step only, or keep it in memory and write all of it at once.",
+        "A thread helps where the library releases the GIL, as `h5py` does and what packs; `numpy.savetxt` does not.",
+    ),
     "reading_files": "Read the file once, before the loop, if it fits into memory: `rows = file['rows'][:]`; else whole blocks of it.",
     "keras": (
         "Run several steps per call, `model.compile(..., steps_per_execution=10)`: between two calls Keras runs Python of its own.",
