@@ -301,7 +301,7 @@ _PROGRAMS: Final = (
     Program(
         "loop_eager_clip",
         (*_PYTHON, "host-bound"),
-        advice="Put the ops between steps into a graph",
+        advice="Make a graph of the ops between steps",
         present={"repeated-compute": 0.37},
     ),
     Program("loop_uneven_rows", ("straggler-gpu",), present={"repeated-compute": 0.34}),

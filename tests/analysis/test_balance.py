@@ -441,5 +441,5 @@ def test_a_second_forward_pass_on_one_replica_keeps_the_other_waiting(tmp_path: 
     report = analyzed(tmp_path, trace, sidecar=facts)
     (finding,) = (row for row in report.findings if row.code == "second-forward")
     assert "second forward pass, values; meanwhile replica:1 waits" in finding.title
-    assert finding.action.startswith("Where each step needs its result, run it on all replicas")
+    assert finding.action.startswith("Run it by strategy.run, each replica")
     assert title_of(report, "serial-gpus") == ""

@@ -197,7 +197,9 @@ def stall(
 
 def test_a_graph_saves_the_time_between_ops(tmp_path: Path) -> None:
     finding = stall(tmp_path)
-    assert finding.action.startswith("Put the ops between steps into a graph, on whole batches")
+    assert finding.action.startswith(
+        "Make a graph of the ops between steps, @tf.function, for whole"
+    )
     # After three of four steps 69 times 0.4 ms and a call of 0.25 ms, of which 70 times 0.05 ms are the ops.
     assert "Python runs 70 ops per step one by one" in finding.explanation
     assert "most often AddV2. That takes 20.9 ms, of which the ops themselves take 2.62 ms." in (
@@ -213,7 +215,7 @@ def test_a_graph_saves_the_time_between_ops(tmp_path: Path) -> None:
         ({"op": "StridedSlice"}, "Fetch the tensor once, values = tensor.numpy(), and index"),
         (
             {"count": 20, "marker_ms": 41, "first_ms": 41.5},
-            "Put the ops between steps into a graph",
+            "Make a graph of the ops between steps",
         ),
         ({"count": 19, "marker_ms": 41, "first_ms": 41.5}, ""),
         ({"own_ms": 0.2}, ""),
@@ -251,7 +253,9 @@ def test_what_layers_index_is_no_index_of_the_script(tmp_path: Path) -> None:
     python = python_group(samples, threads)
     finding = stall(tmp_path, op="StridedSlice", sidecar={"python": python})
     assert " in loss, train.py:4" in finding.title
-    assert finding.action.startswith("Put the ops between steps, those of judged, into a graph")
+    assert finding.action.startswith(
+        "Make a graph of the ops between steps, @tf.function on judged"
+    )
 
 
 @pytest.mark.parametrize(

@@ -470,7 +470,7 @@ ONCE = "Do it once before the loop, or only every 100th step"
         # It writes, or works in memory.
         ((("zipfile.py", "_write_end_record", 70, False), WORK), ONCE),
         ((("pyarrow/array.pxi", "to_numpy", 80, False), WORK), ONCE),
-        ((JSON, WORK), "Do it every 100th step only"),
+        ((JSON, WORK), "Do this in every 100th step only"),
         ((("numpy/lib/_npyio_impl.py", "savez_compressed", 774, False), WORK), "Write in every"),
         ((("h5py/_hl/dataset.py", "__setitem__", 980, False), WORK), "Write in every 100th step"),
         ((("pandas/core/frame.py", "__setitem__", 980, False), WORK), ONCE),

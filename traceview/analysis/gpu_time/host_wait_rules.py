@@ -245,8 +245,8 @@ HOST_BOUND: Final = Rule(
     advice="See what was placed on the CPU with `tf.debugging.set_log_device_placement(True)`.",
     actions={
         "small": (
-            "Give the devices more work per call: a larger batch, or several steps, by `steps_per_execution` of Keras or a `tf.range` loop.",
-            "A loop is one over steps inside of a `tf.function`. `steps_per_execution` ended with an error on two replicas (Keras 3.15, TensorFlow 2.21).",
+            "Give the devices more work per call: a larger batch, or several steps in a `tf.range` loop within one `tf.function`.",
+            "In Keras that is `steps_per_execution`, which ended with an error on two replicas (Keras 3.15, TensorFlow 2.21).",
         ),
         **TURNED_OFF,
         **CONVERSIONS,

@@ -203,8 +203,7 @@ def _lead(result: Input) -> str:
     share = numbers.percent(result.input_ratio)
     who = worst.device or "The thread that runs the steps"
     if worst.keeps_up and result.is_long:
-        ready = "A batch is ready, but the pipeline holds the GIL, or cores that the step needs."
-        return f"{who} loses {share} of the {whole} to input. {ready}"
+        return f"{who} loses {share} of the {whole} to input, though a batch is ready when the model asks."
     lead = f"{who} waits {share} of the {whole} for input."
     keeps_up = " The pipeline keeps up: a batch is ready when the model asks."
     return lead + keeps_up if worst.keeps_up else lead

@@ -117,7 +117,7 @@ _ACTIONS: Final[dict[str, Advised]] = {
         f"`{DETERMINED}` lets maps with other random ops make one call after the other.",
     ),
     _DRAWN: (
-        "Make the mapped function cheaper, or map whole batches: its random results cannot be cached.",
+        "Make the mapped function cheaper, or map whole batches; do not cache what it draws at random.",
         "Stages before it can: `dataset.cache()` after the last of them, or `dataset.save(path)`. More cores help as well.",
     ),
     "map": (

@@ -74,8 +74,8 @@ _OF_ANY_FRAMEWORK: Final[dict[str, Advised]] = {
     ),
     "decoding_pictures": "Decode each picture once, before the loop, or only as large as needed: `picture.draft('RGB', size)` for a JPEG.",
     "reports": (
-        "Do it every 100th step only, and write down what is new, not all of it again.",
-        "A thread would hold the GIL, which the step needs. Each handler of a log writes every line: add one once.",
+        "Do this in every 100th step only, and write what is new, not all again.",
+        "A thread would hold the GIL, which the step needs. A log writes each line once for every handler: add handlers once.",
     ),
     "copies": (
         "Copy no whole array to change a part: keep an order of its rows, `rng.permutation(n)`, or a list of what is new, joined at the end.",
@@ -89,7 +89,7 @@ _OF_ANY_FRAMEWORK: Final[dict[str, Advised]] = {
     "lists_of_rows": "Ask the data set for arrays, once before the loop: `dataset.with_format('numpy')`.",
     "writing_files": (
         "Write in every 100th step only, or keep it in memory and write all of it at once.",
-        "A thread helps where the library releases the GIL, as `h5py` does and what packs; `numpy.savetxt` does not.",
+        "A thread helps where the library releases the GIL: `h5py` and compression do, `numpy.savetxt` does not.",
     ),
     "reading_files": "Read the file once, before the loop, if it fits into memory: `rows = file['rows'][:]`; else whole blocks of it.",
     "keras": (
@@ -174,7 +174,7 @@ CALLBACK_STALL: Final = Rule(
         **CONVERSIONS,
         **dict.fromkeys(("unseen", "jax-unseen"), _UNSEEN),
         "ops": (
-            "Put the ops between steps[, those of {called},] into a graph, on whole batches, `@tf.function`, or run them in every 100th step only.",
+            "Make a graph of the ops between steps, `@tf.function`[ on {called}], for whole batches; or run them in every 100th step only.",
             "A graph leaves little more than the time of the ops themselves. What prepares batches belongs into `dataset.map`. Else: `if step % 100 == 0: ...`.",
         ),
         "indexing": (
@@ -523,6 +523,11 @@ def python_thread(waits: Waits) -> Finding | None:
     key = "awaited" if longest.awaited_ps > longest.kept_ps else ""
     action = "grain" if longest.thread.startswith(_OF_GRAIN) else key
     metric, shares = "lock_kept_ratio", [(row, row.kept_ps / window) for row, window in threads]
+    if key == "awaited":
+        metric, shares = (
+            "computed_ratio",
+            [(row, row.computed_ps / window) for row, window in threads],
+        )
     if _slows_ops(waits):
         longest, window_ps = max(threads, key=lambda row: row[0].computed_ps)
         key = action = "cores"

@@ -211,12 +211,11 @@ class Rule(Struct, frozen=True, kw_only=True):
             named = [numbers_of[key] for key in ledger.loss(rows).devices]
             of_all = ledger.loss(rows, keeps_waiting=True).devices
             waiting = tuple(key for key in of_all if numbers_of[key] not in named)
-        lost, awaited_ps, is_capped = ledger.loss(rows, named), 0, False
+        lost, awaited_ps = ledger.loss(rows, named), 0
         if keeps_waiting:
             whole = ledger.loss(rows, named, keeps_waiting=True)
             if shares_cores:
-                uncapped, whole = whole, _on_shared_cores(ledger, rows, whole)
-                is_capped = whole.ps < uncapped.ps
+                whole = _on_shared_cores(ledger, rows, whole)
             more_ps = whole.mean_ps - lost.mean_ps
             if more_ps >= AWAITED_RATIO * whole.mean_ps:
                 awaited_ps = int(more_ps * saved_ratio)
@@ -243,8 +242,8 @@ class Rule(Struct, frozen=True, kw_only=True):
             bound_ps = int(lost.share * lost.of_ps)
         if bound_ps is not None and saved_ratio < 1:
             bound_ps = int(bound_ps * saved_ratio)
-        if bound_ps is not None and is_capped:
-            # The path holds waits that remain.
+        if bound_ps is not None:
+            # The path runs through the device that loses most, and holds waits that remain.
             bound_ps = min(bound_ps, lost.mean_ps)
         until_input_ps = int(lost.of_ps * (1 - min(ledger.input_ratio, 1.0)))
         then_input = bound_ps is not None and bound_ps > until_input_ps

@@ -226,9 +226,9 @@ REPEATED: Final = rule_about_compute(
     },
     starts_at=(
         "{limit} of the GPU time, without the part of one device, in instructions of programs of several devices that read nothing "
-        "but parameters which their shardings do not divide, or in ops of replicas that read the same batch. Also in all gradients but one "
-        "through a product of a graph, where nothing but sums, and factors, reads them, and in passes over ids that a later one "
-        "repeats with those drawn from it"
+        "but parameters which their shardings do not divide, or in ops of replicas that read the same batch. Also in all but one "
+        "of the gradients through one product of a graph, if these are only scaled and summed, and in passes over ids that a later pass "
+        "over more of them repeats"
     ),
     actions={
         "gathered": (
@@ -480,7 +480,7 @@ SECOND_FORWARD: Final = rule_about_compute(
             "It is the loss before the update. With `has_aux=True` a function returns other values beside it.",
         ),
         "alone": (
-            "Where each step needs its result, run it on all replicas, each with its part of the batch: `strategy.run`; else less often.",
+            "Run it by `strategy.run`, each replica on its part of the batch; or in every tenth step only, if that is enough.",
             "What a script calls outside of `strategy.run` runs on the first replica, and the others wait.",
         ),
     },
