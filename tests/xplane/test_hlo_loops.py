@@ -79,7 +79,7 @@ def looped(
     ],
 )
 def test_what_no_turn_has_to_wait_for(changes: dict[str, str], movable: set[str]) -> None:
-    found = read(looped(**changes).message)  # type: ignore[arg-type]
+    found = read(looped(**changes).message)  # type: ignore[arg-type]  # by keyword, of mixed types
     assert {name for name, each in found.items() if each.need == "turns"} == movable
 
 

@@ -117,7 +117,7 @@ def test_what_else_needs_a_result_or_is_added_to_it(
     change: dict[str, str], dropped: set[str]
 ) -> None:
     products = {"first", "second", "of_down", "other"}
-    assert needs(experts(4, **change), "mask").keys() & products == dropped  # type: ignore[arg-type]
+    assert needs(experts(4, **change), "mask").keys() & products == dropped  # type: ignore[arg-type]  # by keyword, of mixed types
 
 
 @pytest.mark.parametrize(("count", "is_dropped"), [(2, False), (3, True)])
@@ -373,7 +373,7 @@ def of_examples(
 def test_gradients_of_examples_of_which_only_the_sum_is_read_are_one_product(
     options: dict[str, str], is_needless: bool, updates: set[str]
 ) -> None:
-    module = of_examples(**options)  # type: ignore[arg-type]
+    module = of_examples(**options)  # type: ignore[arg-type]  # by keyword, of mixed types
     expected = dict.fromkeys(("left", "right", "slopes", "mean"), 0.0)
     assert needs(module, "examples") == (expected if is_needless else {})
     found = read(module.message)

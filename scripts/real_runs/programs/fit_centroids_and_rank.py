@@ -17,7 +17,7 @@ rows = numbers(BATCH * STEPS, FEATURES)
 bank = numbers(KEPT, 128, seed=2)
 
 
-class Clusters(tf.keras.callbacks.Callback):  # type: ignore[misc]
+class Clusters(tf.keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types here
     """Finds the clusters of the bank of features."""
 
     def __init__(self, centers: Any, is_each_batch: bool) -> None:
@@ -36,7 +36,7 @@ class Clusters(tf.keras.callbacks.Callback):  # type: ignore[misc]
             self._find()
 
 
-class Rank(tf.keras.callbacks.Callback):  # type: ignore[misc]
+class Rank(tf.keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types here
     """Watches for collapsed features."""
 
     def __init__(self, is_each_batch: bool) -> None:
@@ -57,7 +57,7 @@ class Rank(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self._note()
 
 
-class Clock(tf.keras.callbacks.Callback):  # type: ignore[misc]
+class Clock(tf.keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types here
     def __init__(self, clock: StepClock) -> None:
         super().__init__()
         self._clock = clock

@@ -21,7 +21,7 @@ patches = numbers(BATCH * 4, PATCHES, SIZE)
 targets = numbers(BATCH * 4, 10, seed=2)
 
 
-class LoadLog(keras.callbacks.Callback):  # type: ignore[misc]
+class LoadLog(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types here
     """Keeps the load of the processor beside the loss."""
 
     def __init__(self, interval: float | None) -> None:

@@ -17,7 +17,7 @@ series = numbers(BATCH * 4, TIMES, CHANNELS)
 targets = numbers(BATCH * 4, 8, seed=2)
 
 
-class FadingNoise(keras.layers.Layer):  # type: ignore[misc]
+class FadingNoise(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types here
     """Adds noise, whose strength comes from the settings of the phase."""
 
     def __init__(self, strength: float, skips: bool) -> None:

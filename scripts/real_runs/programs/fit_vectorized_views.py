@@ -57,7 +57,7 @@ def view_of_all(inputs: Any) -> Any:
     return tf.clip_by_value(batch, -3.0, 3.0)
 
 
-class Contrastive(keras.Model):  # type: ignore[misc]
+class Contrastive(keras.Model):  # type: ignore[misc]  # Keras has no types here
     """Draws two views of one picture together, and those of others apart."""
 
     def __init__(self, one_by_one: bool) -> None:

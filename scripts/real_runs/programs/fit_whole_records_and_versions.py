@@ -56,7 +56,7 @@ class Forecaster(tf.keras.Model):  # type: ignore[misc]  # Keras has no types he
         return {"loss": loss}
 
 
-class Log(tf.keras.callbacks.Callback):  # type: ignore[misc]
+class Log(tf.keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types here
     """Writes a line for each batch, and what it was made with."""
 
     def __init__(self, *, is_slow: bool) -> None:

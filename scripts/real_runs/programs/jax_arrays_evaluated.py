@@ -27,13 +27,13 @@ def loss_of(weights: Any, rows: Any) -> Any:
     return jnp.mean(jnp.square(outputs(weights, rows) - rows))
 
 
-@jax.jit  # type: ignore[untyped-decorator]
+@jax.jit  # type: ignore[untyped-decorator]  # JAX has no types here
 def train_step(weights: Any, rows: Any) -> Any:
     loss, gradients = jax.value_and_grad(loss_of)(weights, rows)
     return [w - 1e-2 * g for w, g in zip(weights, gradients, strict=True)], loss
 
 
-@jax.jit  # type: ignore[untyped-decorator]
+@jax.jit  # type: ignore[untyped-decorator]  # JAX has no types here
 def error_of(weights: Any, rows: Any) -> Any:
     return jnp.mean(jnp.abs(outputs(weights, rows) - rows))
 

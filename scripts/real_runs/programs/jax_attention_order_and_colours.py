@@ -64,7 +64,7 @@ def step_of(attention: Any) -> Any:
         right = jnp.take_along_axis(jax.nn.log_softmax(scores), patched(truth)[..., None], -1)
         return -jnp.mean(right)
 
-    @jax.jit  # type: ignore[untyped-decorator]
+    @jax.jit  # type: ignore[untyped-decorator]  # JAX has no types here
     def train_step(weights: Any, batch: Any, truth: Any) -> Any:
         loss, slopes = jax.value_and_grad(loss_of)(weights, batch, truth)
         return jax.tree.map(lambda weight, slope: weight - 1e-2 * slope, weights, slopes), loss

@@ -45,7 +45,7 @@ def loss_of(weights: Any, words: Any, tags: Any) -> Any:
     return -jnp.mean(jnp.take_along_axis(scores, tags[..., None], axis=-1))
 
 
-@jax.jit  # type: ignore[untyped-decorator]
+@jax.jit  # type: ignore[untyped-decorator]  # JAX has no types here
 def update(weights: Any, words: Any, tags: Any) -> Any:
     loss, slopes = jax.value_and_grad(loss_of)(weights, words, tags)
     return jax.tree.map(lambda weight, slope: weight - 1e-2 * slope, weights, slopes), loss

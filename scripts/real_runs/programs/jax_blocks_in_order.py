@@ -62,7 +62,7 @@ sharded = jax.shard_map(
 )
 
 
-@jax.jit  # type: ignore[untyped-decorator]
+@jax.jit  # type: ignore[untyped-decorator]  # JAX has no types here
 def train_step(weights: Any, blocks: Any, count: Any) -> Any:
     gradients = sharded(weights, blocks, count)
     return [w - 1e-2 * g for w, g in zip(weights, gradients, strict=True)]

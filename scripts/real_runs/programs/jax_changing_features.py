@@ -36,7 +36,7 @@ def loss_of(weights: Any, rows: dict[str, Any], prices: Any) -> Any:
 
 
 def train(is_slow: bool, clock: StepClock) -> None:
-    @jax.jit  # type: ignore[untyped-decorator]
+    @jax.jit  # type: ignore[untyped-decorator]  # JAX has no types here
     def update(weights: Any, rows: Any, prices: Any) -> Any:
         loss, slopes = jax.value_and_grad(loss_of)(weights, rows, prices)
         return jax.tree.map(lambda weight, slope: weight - 1e-3 * slope, weights, slopes), loss

@@ -31,20 +31,20 @@ def loss_of(weights: Any, target: Any, batch: Any) -> Any:
     return jnp.mean(jnp.square(guesses - jax.lax.stop_gradient(best)))
 
 
-@jax.jit  # type: ignore[untyped-decorator]
+@jax.jit  # type: ignore[untyped-decorator]  # JAX has no types here
 def update(weights: Any, target: Any, batch: Any) -> Any:
     loss, gradients = jax.value_and_grad(loss_of)(weights, target, batch)
     return [w - 1e-3 * g for w, g in zip(weights, gradients, strict=True)], loss
 
 
-@jax.jit  # type: ignore[untyped-decorator]
+@jax.jit  # type: ignore[untyped-decorator]  # JAX has no types here
 def drawn_apart(key: Any, memory: Any) -> Any:
     """Moves of the memory, none twice."""
     places = jax.random.choice(key, MEMORY, (BATCH,), replace=False)
     return [part[places] for part in memory]
 
 
-@jax.jit  # type: ignore[untyped-decorator]
+@jax.jit  # type: ignore[untyped-decorator]  # JAX has no types here
 def drawn(key: Any, memory: Any) -> Any:
     """Moves of the memory."""
     places = jax.random.randint(key, (BATCH,), 0, MEMORY)

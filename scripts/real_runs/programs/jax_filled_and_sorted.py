@@ -56,7 +56,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     def random(*shape: int) -> Any:
         return jnp.asarray(rng.standard_normal(shape, np.float32) * np.float32(0.05))
 
-    @jax.jit  # type: ignore[untyped-decorator]
+    @jax.jit  # type: ignore[untyped-decorator]  # JAX has no types here
     def update(weights: Any, clicks: Any) -> Any:
         loss, slopes = jax.value_and_grad(loss_of)(weights, clicks)
         slopes = clipped(slopes, is_slow)

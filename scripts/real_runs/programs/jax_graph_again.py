@@ -52,7 +52,7 @@ def loss_of(weights: Any, adjacency: Any) -> Any:
     return jnp.mean(jnp.square(outputs - labels))
 
 
-@jax.jit  # type: ignore[untyped-decorator]
+@jax.jit  # type: ignore[untyped-decorator]  # JAX has no types here
 def train_step(weights: Any, adjacency: Any) -> Any:
     loss, gradients = jax.value_and_grad(loss_of)(weights, adjacency)
     return [w - 1e-2 * g for w, g in zip(weights, gradients, strict=True)], loss

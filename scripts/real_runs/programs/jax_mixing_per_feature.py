@@ -35,7 +35,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
         share = jnp.broadcast_to(share[:, :1], batch.shape) if not is_slow else share
         return share * batch + (1.0 - share) * jnp.roll(batch, 1, axis=0)
 
-    @jax.jit  # type: ignore[untyped-decorator]
+    @jax.jit  # type: ignore[untyped-decorator]  # JAX has no types here
     def train_step(state: Any, batch: Any) -> Any:
         key, draw = jax.random.split(state["key"])
         loss, gradients = jax.value_and_grad(loss_of)(state["weights"], mixed(draw, batch))

@@ -36,7 +36,7 @@ def step_of(length: int) -> Any:
         far = jnp.mean(jnp.abs(jnp.log(spectrum(guessed)) - jnp.log(spectrum(clean))))
         return jnp.mean((guessed - clean) ** 2) + 0.1 * far
 
-    @jax.jit  # type: ignore[untyped-decorator]
+    @jax.jit  # type: ignore[untyped-decorator]  # JAX has no types here
     def train_step(weights: Any, noisy: Any, clean: Any) -> Any:
         loss, slopes = jax.value_and_grad(loss_of)(weights, noisy, clean)
         return jax.tree.map(lambda weight, slope: weight - 1e-3 * slope, weights, slopes), loss

@@ -22,7 +22,7 @@ frauds = (rng.random(ROWS) < 0.02).astype(np.int32)
 kind_weights = {0: 0.51, 1: 25.0}
 
 
-class Payments(keras.utils.PyDataset):  # type: ignore[misc]
+class Payments(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types here
     def __init__(self, weight_of_kind: Any = None) -> None:
         super().__init__()
         self.weight_of_kind = weight_of_kind

@@ -20,7 +20,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     model, optimizer = dense(strategy, FEATURES, 512, 512)
     train_step = step_of(strategy, model, optimizer)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def predict(rows: Any) -> Any:
         return model(rows, training=False)
 

@@ -41,7 +41,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
 
     newest = tf.Variable(tf.zeros([SAMPLES, FEATURES]), trainable=False)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(batch: Any) -> Any:
         losses, outputs = strategy.run(replica_step, args=(batch,))
         if not is_slow:

@@ -51,7 +51,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
         right = tf.sparse.from_dense(tf.cast(texts, tf.int64))
         return tf.reduce_mean(tf.edit_distance(best, right))
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step() -> tuple[Any, Any]:
         with tf.GradientTape() as tape:
             scores = tf.transpose(model(sounds), [1, 0, 2])

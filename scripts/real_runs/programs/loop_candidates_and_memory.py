@@ -51,7 +51,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     optimizer.build(variables)
     hits = tf.Variable(0.0)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(batch: Any, numbers: Any, old: Any) -> Any:
         with tf.GradientTape() as tape:
             tastes = queries(batch)

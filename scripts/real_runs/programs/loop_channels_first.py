@@ -61,7 +61,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     optimizer = tf.keras.optimizers.SGD(1e-2, momentum=0.9)
     optimizer.build(variables)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(batch: Any, labels: Any) -> Any:
         with tf.GradientTape() as tape:
             logits = network(batch)

@@ -57,12 +57,12 @@ def train(is_slow: bool, clock: StepClock) -> None:
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss, scores
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(batch: Any) -> Any:
         losses, scores = strategy.run(replica_step, args=batch)
         return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None), scores
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def measure(meter: Any, wanted: Any, scores: Any) -> None:
         strategy.run(lambda *pair: meter.update_state(*pair), args=(wanted, scores))
 

@@ -40,7 +40,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     optimizer = tf.keras.optimizers.Adam(1e-3)
     optimizer.build(model.trainable_variables)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(batch: Any, truth: Any, rate: Any) -> Any:
         with tf.GradientTape() as tape:
             scores = model(batch, training=True)

@@ -49,7 +49,7 @@ def main() -> None:
             optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
             return loss
 
-        @tf.function  # type: ignore[untyped-decorator]
+        @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
         def train_step(batch: Any, truth: Any) -> Any:
             losses = strategy.run(replica_step, args=(batch, truth))
             return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)

@@ -52,7 +52,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
         ]
         return loss, updates
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step() -> Any:
         losses: list[Any] = []
         done: list[Any] = []

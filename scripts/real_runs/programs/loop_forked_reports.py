@@ -46,7 +46,7 @@ def train(samples: Any, is_slow: bool, clock: StepClock) -> None:
     optimizer = tf.keras.optimizers.SGD(1e-3)
     optimizer.build(model.trainable_variables)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def learn(rows: Any) -> Any:
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((model(rows, training=True) - rows) ** 2)

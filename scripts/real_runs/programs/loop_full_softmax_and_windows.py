@@ -43,7 +43,7 @@ def windows() -> Iterator[tuple[list[int], int]]:
             for place in range(1, len(session)):
                 history = session[max(0, place - HISTORY) : place]
                 seen = set()
-                history = [one for one in history if not (one in seen or seen.add(one))]  # type: ignore[func-returns-value]
+                history = [one for one in history if not (one in seen or seen.add(one))]  # type: ignore[func-returns-value]  # for its None
                 yield [0] * (HISTORY - len(history)) + history, session[place]
 
 
@@ -79,7 +79,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
             model.weights_of.value, model.bias_of.value, labels, rows, SAMPLED, ARTICLES
         )
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(history: Any, following: Any) -> Any:
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(loss_of(model(history), following))

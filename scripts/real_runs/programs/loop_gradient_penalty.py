@@ -51,7 +51,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
         slope = tape.gradient(score, real)
         return tf.reduce_mean(tf.reduce_sum(tf.square(slope), axis=[1, 2, 3]))
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(real: Any, is_penalized: bool) -> Any:
         made = maker(tf.random.normal([BATCH, NOISE]))
         with tf.GradientTape() as tape:

@@ -64,7 +64,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
                     totals[place] = weight * part if before is None else before + weight * part
         return totals
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(batch: Any, *truth: Any) -> list[Any]:
         with tf.GradientTape(persistent=is_slow) as tape:
             losses = losses_of(model(batch, training=True), truth)

@@ -33,7 +33,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return errors
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(batch: Any) -> Any:
         errors = strategy.run(replica_step, args=(batch,))
         return tf.concat(strategy.experimental_local_results(errors), axis=0)

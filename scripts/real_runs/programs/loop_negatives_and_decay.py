@@ -59,7 +59,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     optimizer = tf.keras.optimizers.SGD(0.05)
     optimizer.build(variables)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(users: Any, liked: Any, others: Any) -> Any:
         """Score what a user liked above the others."""
         with tf.GradientTape() as tape:

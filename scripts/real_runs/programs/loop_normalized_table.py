@@ -43,7 +43,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     optimizer.build(model.trainable_variables)
     own = tf.range(SESSIONS)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(batch: Any) -> Any:
         """Tell the next item of a session from those of the others."""
         with tf.GradientTape() as tape:

@@ -45,7 +45,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     optimizer = tf.keras.optimizers.SGD(1e-2, momentum=0.9)
     optimizer.build(model.trainable_variables)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(clips: Any) -> Any:
         """Learn to foretell the next frame."""
         with tf.GradientTape() as tape:

@@ -57,7 +57,7 @@ def train(address: str, is_slow: bool, clock: StepClock) -> None:
     optimizer = tf.keras.optimizers.SGD(1e-3, momentum=0.9)
     optimizer.build(model.trainable_variables)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def learn(spectrograms: Any, loudness: Any) -> Any:
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.abs(model(spectrograms, training=True)[:, 0] - loudness))

@@ -46,7 +46,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return loss, tf.stack([tf.norm(gradient) for gradient in gradients]), size
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(batch: Any) -> tuple[Any, Any, Any]:
         losses, norms, sizes = strategy.run(replica_step, args=(batch,))
         mean, total = tf.distribute.ReduceOp.MEAN, tf.distribute.ReduceOp.SUM

@@ -42,11 +42,11 @@ class Policy(tf.Module):  # type: ignore[misc]  # TensorFlow has no types here
         super().__init__()
         self.network = network
 
-    @tf.function(input_signature=[tf.TensorSpec([None, SIDE, SIDE, STACKED])])  # type: ignore[untyped-decorator]
+    @tf.function(input_signature=[tf.TensorSpec([None, SIDE, SIDE, STACKED])])  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def action(self, states: Any) -> Any:
         return tf.argmax(self.network(states), axis=-1)
 
-    @tf.function(input_signature=[tf.TensorSpec([None, SIDE, SIDE, STACKED])])  # type: ignore[untyped-decorator]
+    @tf.function(input_signature=[tf.TensorSpec([None, SIDE, SIDE, STACKED])])  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def distribution(self, states: Any) -> Any:
         return tf.nn.softmax(self.network(states))
 
@@ -57,7 +57,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     optimizer = tf.keras.optimizers.RMSprop(1e-4)
     optimizer.build(variables)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step() -> Any:
         """Learn from a sample of what is remembered; the target follows slowly."""
         rows = tf.random.uniform([BATCH], 0, MEMORY - 1, tf.int32)

@@ -58,7 +58,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     optimizer = tf.keras.optimizers.Adam(1e-3)
     optimizer.build(model.trainable_variables)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(seen: Any) -> Any:
         with tf.GradientTape() as tape:
             errors = tf.square(model(seen[:, :-1], training=True) - seen[:, 1:])

@@ -39,7 +39,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     sizes = ((CLIP, UNITS), (UNITS, UNITS), (UNITS, UNITS), (UNITS, CLIP))
     kernels = [tf.Variable(numbers(*size) / size[0] ** 0.5) for size in sizes]
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(batch: Any) -> Any:
         with tf.GradientTape() as tape:
             hidden = batch

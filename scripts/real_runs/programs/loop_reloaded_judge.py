@@ -25,7 +25,7 @@ class Judge(tf.Module):  # type: ignore[misc]  # TensorFlow has no types here
         self.table = tf.Variable(numbers(WORDS, WIDTH))
         self.weights = [tf.Variable(numbers(WIDTH, WIDTH) * 0.1) for _ in range(3)]
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])  # type: ignore[untyped-decorator]
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def rate(self, words: Any) -> Any:
         states = tf.gather(self.table, words)
         for weight in self.weights:
@@ -49,7 +49,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     optimizer = tf.keras.optimizers.SGD(1e-2)
     optimizer.build(writer.trainable_variables)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(words: Any) -> Any:
         with tf.GradientTape() as tape:
             scores = writer(words[:, :-1])

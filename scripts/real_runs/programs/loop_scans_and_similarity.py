@@ -78,7 +78,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
             )
         return loss, rating
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(sharp: Any, wants_rating: Any) -> Any:
         losses, ratings = strategy.run(replica_step, args=(sharp, wants_rating))
         mean = tf.distribute.ReduceOp.MEAN

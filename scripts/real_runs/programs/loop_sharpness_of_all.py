@@ -53,7 +53,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
             matrix.assign_sub(RATE * gradient)
         return loss
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(batch: Any) -> Any:
         losses = strategy.run(replica_step, args=(batch,))
         return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)

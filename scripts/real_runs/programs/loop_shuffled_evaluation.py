@@ -25,7 +25,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     def error(rows: Any) -> Any:
         return tf.reduce_mean(tf.square(model(rows) - rows))
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(source: Any) -> Any:
         def of_replica(rows: Any) -> Any:
             with tf.GradientTape() as tape:

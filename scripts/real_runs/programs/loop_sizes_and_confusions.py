@@ -60,7 +60,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     optimizer.build(model.trainable_variables)
     seen = tf.Variable(tf.zeros([KINDS, KINDS]))
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(batch: Any, truth: Any) -> Any:
         with tf.GradientTape() as tape:
             scores = model(batch, training=True)

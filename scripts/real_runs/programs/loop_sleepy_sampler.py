@@ -57,7 +57,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     optimizer = tf.keras.optimizers.SGD(1e-4)
     optimizer.build(variables)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(states: Any, actions: Any, rewards: Any, following: Any) -> Any:
         wanted = rewards + 0.99 * tf.reduce_max(target(following), axis=-1)
         with tf.GradientTape() as tape:

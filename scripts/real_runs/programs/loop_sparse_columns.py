@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse  # type: ignore[import-untyped]  # SciPy has no types here
-import scipy.stats  # type: ignore[import-untyped]
+import scipy.stats  # type: ignore[import-untyped]  # SciPy has no types here
 import tensorflow as tf
 
 from scripts.real_runs.step_clock import STEPS, StepClock
@@ -45,7 +45,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     optimizer = tf.keras.optimizers.SGD(1e-2)
     optimizer.build(network.trainable_variables)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(words: Any, answers: Any) -> Any:
         with tf.GradientTape() as tape:
             logits = network(words, training=True)

@@ -33,7 +33,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss, largest
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(batch: Any, is_watched: bool) -> Any:
         losses, largest = strategy.run(replica_step, args=(batch, is_watched))
         if is_watched:

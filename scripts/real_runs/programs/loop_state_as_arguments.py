@@ -51,11 +51,11 @@ def train(is_slow: bool, clock: StepClock) -> None:
     state: Any = {"weights": weights, "moments": tf.nest.map_structure(tf.zeros_like, weights)}
     held = tf.nest.map_structure(tf.Variable, state)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def step_of_arguments(state: Any, batch: Any) -> tuple[Any, Any]:
         return updated(state, batch)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def step_of_variables(batch: Any) -> Any:
         read = tf.nest.map_structure(lambda variable: variable.read_value(), held)
         new, loss = updated(read, batch)

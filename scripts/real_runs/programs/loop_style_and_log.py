@@ -53,7 +53,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     optimizer = tf.keras.optimizers.Adam(0.02)
     optimizer.build([image])
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step() -> Any:
         """Change the image; what it loses is returned by layer, content and smoothness last."""
         wanted = [gram(features) for features in extractor(painting)] if is_slow else style

@@ -55,7 +55,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
 
     adapted = adapted_by_dataset if is_slow else adapted_by_order
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(task: Any) -> Any:
         """Move the first weights towards those that a task ends with, and see how they do for all."""
         weights = adapted(tuple(variable.read_value() for variable in start), tasks[task])

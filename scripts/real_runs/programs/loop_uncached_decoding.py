@@ -78,7 +78,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     optimizer = tf.keras.optimizers.Adam(1e-4)
     optimizer.build(variables)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(image: Any, truth: Any) -> Any:
         words = sampled(decoder, image, is_slow)
         hits = tf.reduce_any(words[:, 1:, None] == truth[:, None, :], axis=2)

@@ -57,7 +57,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return loss
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types here
     def train_step(batch: Any, kinds: Any, task: int) -> Any:
         losses = strategy.run(replica_step, args=(batch, kinds, task))
         return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
