@@ -420,16 +420,25 @@ def test_the_line_at_which_the_thread_waits_for_turns_is_named(
     assert title.endswith(", in read, train.py:12" if is_at_a_line else "of 100 ms (40%)"), title
 
 
-def test_a_second_forward_pass_on_one_replica_keeps_the_other_waiting(tmp_path: Path) -> None:
-    """Two replicas train for 58 ms of each step of 100; then a function runs the layer on the first of them for 34."""
+@pytest.mark.parametrize("is_beside", [False, True])
+def test_a_second_forward_pass_on_one_replica_keeps_the_other_waiting(
+    is_beside: bool, tmp_path: Path
+) -> None:
+    """Two replicas train for 58 ms of each step of 100; then a function runs the layer on the first of them for 34.
+
+    `is_beside`: another thread of Python calls it, in the call of the step: that is a cause of its own.
+    """
     trace, samples = new_trace(length_ms=1000), list[Sample]()
     layer, executor = "model/dense/MatMul:MatMul", trace.thread("tf_Compute_3", 903)
+    other = trace.thread("python", 150_000) if is_beside else None
     for number, step in enumerate(marked_steps(trace, count=8, period_ms=100, marker_ms=60)):
-        step.host("EagerLocalExecute: __inference_step_7", 0, 58)
+        call_ms = 99 if is_beside else 58
+        step.host("EagerLocalExecute: __inference_step_7", 0, call_ms)
+        step.host("FunctionRun", 0.5, call_ms)
         component(step, 1, 2, layer, FIRST, each_ms=28)
         component(step, 2, 2, f"replica_1/{layer}", SECOND, each_ms=28)
-        step.host("EagerLocalExecute: __inference_values_9", 62, 98)
-        step.host("FunctionRun", 62.1, 97.5, {"_pt": 3, "_p": 7 * number})
+        step.host("EagerLocalExecute: __inference_values_9", 62, 98, thread=other)
+        step.host("FunctionRun", 62.1, 97.5, {"_pt": 3, "_p": 7 * number}, thread=other)
         consumed = {"_ct": 3, "_c": 7 * number, "id": 2, "iter_num": 0}
         step.host("ExecutorState::Process", 63, 97, consumed, thread=executor)
         step.host(layer, 63, 97, thread=executor)
@@ -439,7 +448,9 @@ def test_a_second_forward_pass_on_one_replica_keeps_the_other_waiting(tmp_path: 
     caller = [{"ident": None, "name": "MainThread", "native_id": 1}]
     facts = {"python": python_group(samples, caller, [0] * len(samples))}
     report = analyzed(tmp_path, trace, sidecar=facts)
-    (finding,) = (row for row in report.findings if row.code == "second-forward")
-    assert "second forward pass, values; meanwhile replica:1 waits" in finding.title
-    assert finding.action.startswith("Run it by strategy.run, each replica")
+    found = [row for row in report.findings if row.code == "second-forward"]
+    assert bool(found) is not is_beside
+    for finding in found:
+        assert "second forward pass, values; meanwhile replica:1 waits" in finding.title
+        assert finding.action.startswith("Run it by strategy.run, each replica")
     assert title_of(report, "serial-gpus") == ""

@@ -10,7 +10,13 @@ import pytest
 
 import traceview
 from scripts.scenarios.model import Step, marked_steps, new_trace
-from tests.python_sidecars import PROFILE_START_NS, Line, Sample, python_group
+from tests.python_sidecars import (
+    PROFILE_START_NS,
+    Line,
+    Sample,
+    clocks_group,
+    python_group,
+)
 from tests.sidecars import write_sidecar
 from traceview.analysis.facts.selection import select
 from traceview.analysis.facts.threads import ThreadAtWork, threads_at_work
@@ -293,13 +299,23 @@ def test_ops_that_another_thread_calls_are_no_part_of_the_step(
     assert titles == ([title] if lost else [])
 
 
-@pytest.mark.parametrize("on_devices_of_steps", [True, False])
+@pytest.mark.parametrize(
+    ("on_devices_of_steps", "waits_ms", "is_slowed", "said"),
+    [
+        (True, 60, False, "for what statistics does in count, train.py:12"),
+        # On another device the other thread may be that of the device, and its program a part of the step.
+        (False, 60, False, "calls of ops and jitted functions"),
+        # What ops lack of the cores is less than two thirds of the loss, or more.
+        (True, 10, True, "for what statistics does in count, train.py:12"),
+        (True, 1, True, "to the core that statistics takes in count, train.py:12"),
+    ],
+)
 def test_programs_that_another_thread_executes_are_its_own_while_the_step_waits_for_them(
-    on_devices_of_steps: bool, tmp_path: Path
+    on_devices_of_steps: bool, waits_ms: int, is_slowed: bool, said: str, tmp_path: Path
 ) -> None:
-    """Eight steps of 100 ms: 60 in which the thread of the steps waits for the other one, which runs programs; then a program of its own.
+    """Eight steps of 100 ms: the thread of the steps waits for the other one, which runs programs; then it dispatches one for 12 ms.
 
-    On another device the other thread may be that of the device, and its program a part of the step.
+    `is_slowed`: that program has half of the core that it wants, for the other thread has the rest.
     """
     trace = new_trace(length_ms=1000)
     pools = [trace.thread(f"pool{number}", 41 + number) for number in range(2)]
@@ -312,24 +328,31 @@ def test_programs_that_another_thread_executes_are_its_own_while_the_step_waits_
             step.host("PjitFunction(draw)", begin, begin + 2, thread=beside)
             step.host("Execute (jit_draw)", begin + 1, begin + 2, run, thread=beside)
             of_device = {"device_ordinal": 0 if on_devices_of_steps else 1}
-            step.host("draw.1", begin + 2, begin + 4, run | of_device, thread=pools[1])
-        step.host("PjitFunction(step)", 61, 63)
-        step.host("Execute (jit_step)", 62, 63, {"run_id": runs + 19})
+            step.host("draw.1", begin + 2, begin + 2.1, run | of_device, thread=pools[1])
+        begin = waits_ms + 1
+        step.host("PjitFunction(step)", begin, begin + 12)
+        step.host("Execute (jit_step)", begin + 11, begin + 12, {"run_id": runs + 19})
         stats = {"run_id": runs + 19, "device_ordinal": 0}
-        step.host("dot.1", 63, 99, stats, thread=pools[0])
+        step.host("dot.1", begin + 12, 99, stats, thread=pools[0])
         for at_ms in range(1, 99):
             at_ns = PROFILE_START_NS + round((step.start_ms + at_ms) * 1e6)
-            own = (GET, STEP) if at_ms < 61 else (STEP,)
+            own = (GET, STEP) if at_ms < begin else (STEP,)
             samples += [(at_ns, MAIN, own), (at_ns, BESIDE, (COUNT,))]
     cpu_us = [
         round((at_ns - PROFILE_START_NS) / 1000 * (thread == BESIDE))
         for at_ns, thread, _ in samples
     ]
-    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS, cpu_us)})
-    titles = [row.title for row in traceview.analyze(tmp_path).findings]
-    assert any("for what statistics does in count, train.py:12" in title for title in titles) is (
-        on_devices_of_steps
-    ), titles
+    facts: dict[str, Any] = {"python": python_group(samples, THREADS, cpu_us)}
+    if is_slowed:
+        loads = {1: (0.0, 0.0), 41: (0.5, 0.5), 77: (1.0, 0.0)}
+        facts["threads"] = clocks_group(loads, length_ms=1000, idents={77: 150_000})
+        facts["cores"] = {"machine_count": 2, "usable_count": 2}
+    write_sidecar(trace.write(tmp_path), facts)
+    report = traceview.analyze(tmp_path)
+    titles = [row.title for row in report.findings]
+    assert any(said in title for title in titles), titles
     assert any("calls of ops and jitted functions" in title for title in titles) is (
         not on_devices_of_steps
     ), titles
+    metrics = {row.metric for each in report.findings for row in each.evidence}
+    assert "lock_kept_ratio" not in metrics

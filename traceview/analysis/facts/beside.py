@@ -33,6 +33,7 @@ from traceview.ledger.states import State
 from traceview.ledger.table import clocks_agree, numbers_of
 from traceview.trace.columns import NONE
 from traceview.trace.host.state_timeline import complement, intersection, joined_spans
+from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass
 
 _NOT_ITS_TURN: Final = (
@@ -157,17 +158,23 @@ def _waits_for_sends(context: Run, drafts: Sequence[Draft]) -> bool:
 def recast_unfinished(context: Run, drafts: Sequence[Draft]) -> None:
     """Replicas that have done their part, while the thread of the steps waits and others of the host compute: they wait for these.
 
-    What is called between the markers of steps is no part of one: that has a turn of its own.
+    What is called between the markers of steps is no part of one: that has a turn of its own. What threads beside the steps run
+    keeps nobody waiting here.
     """
+    events = context.trace.device_columns
     for draft in drafts:
         if draft.kind != "replica" or draft.python is None or not draft.python.is_sampled:
             continue
         rests, markers = draft.python.lines.at_rest(draft.python.caller), draft.states.markers
         has_markers = markers.start.size > 0
         apart = intersection(draft.states.calls, complement(markers)) if has_markers else NEVER
+        beside = joined(list(draft.states.guests.values()), np.int64)
         for other in context.trace.devices_of_host[draft.host]:
             if other != draft.device:
-                spans = intersection(rests, context.activities[other].compute)
+                guests = beside[events.device[beside] == other]
+                of_guests = union(events.start_ps[guests], events.end_ps[guests])
+                computes = difference(context.activities[other].compute, of_guests)
+                spans = intersection(rests, computes)
                 draft.recast(intersection(spans, apart), _WAITS, State.TURN, (By.DEVICE, other))
                 draft.recast(spans, _WAITS, State.DEVICE_WAIT, (By.DEVICE, other))
 
