@@ -157,7 +157,7 @@ SERIAL: Final = Rule(
     limits={"of_chance_ratio": OF_CHANCE_RATIO},
     starts_at=(
         "compute overlap below {of_chance_ratio} of what chance would give, in enough steps to rule chance out, and {limit} of "
-        "the GPU time lost to it; or so much lost to `tf.CriticalSection`"
+        "the GPU time lost to it; or so much lost to `tf.CriticalSection`, or while one replica computes what is called between steps"
     ),
     states=(State.TURN,),
     explains=("straggler-gpu", "pipeline-bubble", "late-by-turns"),

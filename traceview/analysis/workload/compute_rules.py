@@ -353,7 +353,7 @@ LOOPED: Final = Rule(
     notes={"xla": "The loss is half of their time, for the same numbers are computed at once."},
     starts_at=(
         "{limit} of the GPU time in ops of a compiled step, with their dispatch, that run 16 times or more in it, 50 µs long in the mean; "
-        "not where they are 97.5% of the compute; on GPUs of XLA only, where dispatch is a quarter"
+        "not where they are 97.5% of the compute, nor those that need the iteration before; on GPUs of XLA only, where dispatch is a quarter"
     ),
     action="Call the ops once on the whole batch: most accept a batch dimension.",
     advice=(
