@@ -19,7 +19,7 @@ from tests.python_sidecars import (
 )
 from tests.sidecars import write_sidecar
 from traceview.analysis.facts.selection import select
-from traceview.analysis.facts.threads import ThreadAtWork, threads_at_work
+from traceview.analysis.facts.threads import ThreadAtWork, core_waits, threads_at_work
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding
 
@@ -300,25 +300,33 @@ def test_ops_that_another_thread_calls_are_no_part_of_the_step(
 
 
 @pytest.mark.parametrize(
-    ("on_devices_of_steps", "waits_ms", "is_slowed", "said"),
+    ("on_devices_of_steps", "waits_ms", "is_slowed", "is_mistaken", "said"),
     [
-        (True, 60, False, "for what statistics does in count, train.py:12"),
+        (True, 60, False, False, "for what statistics does in count, train.py:12"),
         # On another device the other thread may be that of the device, and its program a part of the step.
-        (False, 60, False, "calls of ops and jitted functions"),
+        (False, 60, False, False, "calls of ops and jitted functions"),
         # What ops lack of the cores is less than two thirds of the loss, or more.
-        (True, 10, True, "for what statistics does in count, train.py:12"),
-        (True, 1, True, "to the core that statistics takes in count, train.py:12"),
+        (True, 10, True, False, "for what statistics does in count, train.py:12"),
+        (True, 10, True, True, "for what statistics does in count, train.py:12"),
+        (True, 1, True, False, "to the core that statistics takes in count, train.py:12"),
     ],
 )
 def test_programs_that_another_thread_executes_are_its_own_while_the_step_waits_for_them(
-    on_devices_of_steps: bool, waits_ms: int, is_slowed: bool, said: str, tmp_path: Path
+    on_devices_of_steps: bool,
+    waits_ms: int,
+    is_slowed: bool,
+    is_mistaken: bool,
+    said: str,
+    tmp_path: Path,
 ) -> None:
     """Eight steps of 100 ms: the thread of the steps waits for the other one, which runs programs; then it dispatches one for 12 ms.
 
-    `is_slowed`: that program has half of the core that it wants, for the other thread has the rest.
+    `is_slowed`: that program has half of the core that it wants, for the other thread has the rest. `is_mistaken`: an op of
+    that thread is taken for one of a third thread, whose call ran at the same time; the thread is none of the model so.
     """
     trace = new_trace(length_ms=1000)
     pools = [trace.thread(f"pool{number}", 41 + number) for number in range(2)]
+    third = trace.thread("plots", 55)
     beside = trace.thread("python", THREADS[BESIDE]["ident"])
     samples: list[Sample] = []
     for number, step in enumerate(marked_steps(trace, count=8, period_ms=100, marker_ms=100)):
@@ -334,6 +342,12 @@ def test_programs_that_another_thread_executes_are_its_own_while_the_step_waits_
         step.host("Execute (jit_step)", begin + 11, begin + 12, {"run_id": runs + 19})
         stats = {"run_id": runs + 19, "device_ordinal": 0}
         step.host("dot.1", begin + 12, 99, stats, thread=pools[0])
+        if is_mistaken:
+            # A program of a third thread; an op that ran at the same time is taken for one of it.
+            plot = {"run_id": runs + 18}
+            step.host("PjitFunction(plot)", 1, 2, thread=third)
+            step.host("Execute (jit_plot)", 1, 2, plot, thread=third)
+            step.host("plot.1", 2.5, 2.6, plot | {"device_ordinal": 1}, thread=beside)
         for at_ms in range(1, 99):
             at_ns = PROFILE_START_NS + round((step.start_ms + at_ms) * 1e6)
             own = (GET, STEP) if at_ms < begin else (STEP,)
@@ -356,3 +370,6 @@ def test_programs_that_another_thread_executes_are_its_own_while_the_step_waits_
     ), titles
     metrics = {row.metric for each in report.findings for row in each.evidence}
     assert "lock_kept_ratio" not in metrics
+    loaded = traceview.load(tmp_path)
+    if waits := core_waits(Context(loaded, select(loaded)), 0):
+        assert {waits.clocks.numbers[place] for place in waits.model} == {1, 41}
