@@ -22,7 +22,7 @@ COMPILED += [
     Extension(name, [f"{name.replace('.', '/')}.c"], optional=True)
     for name in (
         "traceview.capture.process.native",
-        "traceview.capture.sampling.main_thread",
+        "traceview.capture.sampling.stacks",
         "traceview.capture.sampling.thread_clocks",
     )
 ]

@@ -43,7 +43,7 @@ EXTENSIONS = (
     PACKAGE / "base" / "sweeps.pyx",
     PACKAGE / "xplane" / "decode.pyx",
     PACKAGE / "capture" / "process" / "native.c",
-    PACKAGE / "capture" / "sampling" / "main_thread.c",
+    PACKAGE / "capture" / "sampling" / "stacks.c",
     PACKAGE / "capture" / "sampling" / "thread_clocks.c",
 )
 STARTUP = "traceview.pth"

@@ -28,7 +28,7 @@ _IMPORTS: Final = {"tensorflow": "tensorflow|keras|tf_keras", "jax": "jax|flax|o
 _IMPORTED: Final = r"(?m)^\s*(?:import|from)\s+(?:{})\b"
 _COMPILED: Final = (
     "traceview.capture.process.native",
-    "traceview.capture.sampling.main_thread",
+    "traceview.capture.sampling.stacks",
     "traceview.capture.sampling.thread_clocks",
 )
 _AS_TEXT: Final[dict[str, Any]] = {

@@ -17,7 +17,7 @@ from struct import iter_unpack, pack
 from types import ModuleType
 from typing import Final
 
-from traceview.capture.sampling.python_sampling import compressed
+from traceview.capture.sampling.sampled_stacks import compressed
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 
 INTERVAL_NS: Final = 4_000_000

@@ -71,14 +71,19 @@ class PythonThread(Struct, frozen=True):
     native_id: Number | None = None
 
 
+Sampler: TypeAlias = Literal["native", "python"]
+
+
 class PythonRecord(Struct, frozen=True):
     """The group of the sidecar. `collections`: start, length and generation of each long garbage collection."""
 
+    sampler: Sampler | None = None
     threads: tuple[PythonThread, ...] = ()
     stacks: str | None = None
     samples: str | None = None
     cpu: str | None = None
     late: str | None = None
+    held: str | None = None
     collections: tuple[tuple[_Moment, _Moment, _Moment], ...] = ()
 
 
@@ -119,11 +124,15 @@ class PythonFrame(Struct, frozen=True):
 class PythonSamples(Struct, frozen=True, eq=False):
     """The samples of one host in time order, all `[n]`: int64 `t_ns` (Unix), int32 `thread`, `stack`, `around`, int64 `cpu_us`, `late_ns`.
 
-    `cpu_us`: processor time that the thread had taken so far; `late_ns`: by how much the round came late, because something
-    else had Python's lock; negative where that was not recorded.
+    `cpu_us`: processor time that the thread had taken so far; `late_ns`: by how much the round came late; negative where that was not
+    recorded.
     `stacks`: numbers of frames, the innermost first; a stack ends at the first frame of the user's code.
     `callers`: the same of the user's code that called that frame, by `around`.
     `collected_ns`: start and length of each long garbage collection, int64 `[k, 2]`.
+    `sampler`: `native` samples lie where a thread spends its time, and late rounds had no core; those of `python` lie where threads
+    let go of Python's lock, and late rounds waited for it, too. None in recordings that do not say, which are of the latter kind.
+    `held`: int64 `[n]`, of each sample how often Python's lock had been handed over so far (modulo 2**30), if the thread held it,
+    else -1: a thread has kept it from one sample to another of the same number. None where nobody looked: unless native.
     """
 
     t_ns: Int64Array
@@ -137,6 +146,8 @@ class PythonSamples(Struct, frozen=True, eq=False):
     stacks: tuple[tuple[int, ...], ...]
     callers: tuple[tuple[int, ...], ...]
     collected_ns: Int64Array
+    sampler: Sampler | None = None
+    held: Int64Array | None = None
 
     @property
     def count(self) -> int:
@@ -206,6 +217,8 @@ def _joined(samples: str, tables: _Tables, record: PythonRecord) -> PythonSample
         stacks=stacks,
         callers=callers,
         collected_ns=np.array(record.collections, np.int64).reshape(-1, 3)[:, :2],
+        sampler=record.sampler,
+        held=None if record.held is None else np.maximum(_of_each(record.held, "<i4", count), -1),
     )
 
 
