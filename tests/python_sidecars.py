@@ -47,9 +47,10 @@ def python_group(
     cpu_us: Sequence[int] | None = None,
     collections: Sequence[tuple[int, int, int]] = (),
     late_us: Sequence[int] | None = None,
+    held: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """The group of these samples, in time order. `cpu_us`: the processor time of the thread at each of them. `late_us`: by how
-    much the round of each came late.
+    much the round of each came late. `held`: how often the lock had been handed over, where the thread had it; else -1.
 
     `collections`: garbage collections, by Unix time and length in nanoseconds, and generation.
     """
@@ -89,6 +90,7 @@ def python_group(
         "stacks": compressed(json.dumps(tables).encode()),
         "samples": compressed(columns),
         "collections": [list(row) for row in collections],
+        "held": None if held is None else compressed(struct.pack(f"<{count}i", *held)),
         "late": None if late_us is None else compressed(struct.pack(f"<{count}i", *late_us)),
         "cpu": None if cpu_us is None else compressed(struct.pack(f"<{count}q", *cpu_us)),
     }

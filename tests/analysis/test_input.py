@@ -426,6 +426,26 @@ def test_what_a_stage_drops_is_made_for_nothing(
 
 
 @pytest.mark.parametrize(
+    ("path", "is_cut"),
+    [
+        ("Root::Prefetch::BatchV2::ShuffleAndRepeat::FiniteTake::MemoryCacheImpl::ParallelMapV2", True),
+        ("Root::FiniteTake::MemoryCache::MemoryCacheImpl::Map", True),
+        ("Root::FiniteTake::BatchV2[0]::MemoryCache::Map", True),
+        # What is repeated may be read to its end.
+        ("Root::FiniteTake::ForeverRepeat::MemoryCache::Map", False),
+        ("Root::MemoryCache::FiniteTake::Map", False),
+        ("Root::FiniteTake::Map", False),
+    ],
+)  # fmt: skip
+def test_a_cache_that_take_leaves_before_its_end_is_made_anew(
+    path: str, is_cut: bool, tmp_path: Path
+) -> None:
+    bound = bound_of(waiting(60, (path, 0, 60)), tmp_path)
+    assert ("take ends before the cache is full" in bound.title) == is_cut
+    assert bound.action.startswith("Take before the cache") == is_cut
+
+
+@pytest.mark.parametrize(
     ("count", "each_ms", "parallelism", "is_quick"),
     [
         (16, 0.25, 1, True),

@@ -47,14 +47,14 @@ def analyzed(
     period_ms: float = 50,
     marker_ms: float = 50,
     cores: float | None = None,
-    late_us: int | None = None,
+    held: int | None = None,
     first_rounds: int | None = None,
     collections: Iterable[tuple[float, float]] = (),
     **groups: Any,
 ) -> traceview.Report:
     """Four steps of 50 ms, each with the events that `play` enters, and with samples of Python at some of its milliseconds.
 
-    `cores`: how much of one the thread uses. `late_us`: by how much each round of samples came late. `first_rounds`: samples
+    `cores`: how much of one the thread uses. `held`: of each sample, as in the sidecar. `first_rounds`: samples
     end after so many. `collections`: start and length of those of garbage in every step, in milliseconds.
     """
     trace = new_trace(length_ms=300)
@@ -72,7 +72,7 @@ def analyzed(
         THREADS,
         None if cores is None else cpu_us,
         spans,
-        late_us=None if late_us is None else [late_us] * len(samples),
+        held=None if held is None else [held] * len(samples),
     )
     write_sidecar(trace.write(folder), {"python": group, **groups})
     return traceview.analyze(folder)
@@ -403,21 +403,21 @@ def test_what_slows_all_python_down_is_said_of_python_that_runs(
 
 
 @pytest.mark.parametrize(
-    ("stack", "late_us", "where"),
+    ("stack", "held", "where"),
     [
         ((CHANCE, WORK), None, "in another process"),
         ((NUMPY, WORK), None, "in a background thread"),
-        # A round that waits for the lock shows that it is kept, whatever runs there.
-        ((NUMPY, WORK), 300, "in another process"),
-        ((CHANCE, WORK), 100, "in a background thread"),
-        ((WORK,), 100, "in a background thread"),
-        ((WORK,), 300, "with NumPy on whole arrays"),
+        # Who has the lock keeps it, whatever runs there.
+        ((NUMPY, WORK), 1, "in another process"),
+        ((CHANCE, WORK), -1, "in a background thread"),
+        ((WORK,), -1, "in a background thread"),
+        ((WORK,), 1, "with NumPy on whole arrays"),
     ],
 )
 def test_a_thread_is_advised_where_it_keeps_no_lock(
-    stack: tuple[Line, ...], late_us: int | None, where: str, tmp_path: Path
+    stack: tuple[Line, ...], held: int | None, where: str, tmp_path: Path
 ) -> None:
-    finding = paused(tmp_path, stack, 20, late_us=late_us)
+    finding = paused(tmp_path, stack, 20, held=held, cores=None if held is None else 1)
     assert finding.code == "callback-stall"
     assert where in finding.action
 
@@ -437,7 +437,7 @@ def paused(
     folder: Path,
     stack: tuple[Line, ...],
     between_ms: int,
-    late_us: int | None = None,
+    held: int | None = None,
     **groups: Any,
 ) -> Finding:
     """The first finding on steps of 50 ms that begin with 20 ms of Python, so much of them between the markers."""
@@ -448,9 +448,7 @@ def paused(
         step.kernel(0, begin_ms + 5, marker_ms, launch_ms=begin_ms + 4.9)
 
     rounds = range(1 - between_ms, begin_ms)
-    made = analyzed(
-        folder, play, lambda _: stack, rounds, marker_ms=marker_ms, late_us=late_us, **groups
-    )
+    made = analyzed(folder, play, lambda _: stack, rounds, marker_ms=marker_ms, held=held, **groups)
     return made.findings[0]
 
 

@@ -408,10 +408,11 @@ def _lines_of(
     samples: list[Sample],
     cpu_us: Sequence[int] | None = None,
     late_us: Sequence[int] | None = None,
+    held: Sequence[int] | None = None,
 ) -> Callable[..., Any]:
     if not samples:
         return lambda *_: None
-    lines = python_lines_of(samples, cpu_us, late_us)
+    lines = python_lines_of(samples, cpu_us, late_us, held)
     return lambda thread, start, end: lines.at(thread, np.array(start) * 1000, np.array(end) * 1000)
 
 
@@ -419,9 +420,10 @@ def python_lines_of(
     samples: Sequence[Sample],
     cpu_us: Sequence[int] | None = None,
     late_us: Sequence[int] | None = None,
+    held: Sequence[int] | None = None,
     clocks: dict[int, Any] | None = None,
 ) -> PythonLines:
-    group = python_group(samples, THREADS, cpu_us, late_us=late_us)
+    group = python_group(samples, THREADS, cpu_us, late_us=late_us, held=held)
     read = python_samples(convert(group, PythonRecord))
     assert read is not None
     hosts = [SimpleNamespace(start_ps=0)]
@@ -430,16 +432,26 @@ def python_lines_of(
 
 
 @pytest.mark.parametrize(
-    ("late", "frees_lock"), [(0, True), (2, True), (3, None), (7, None), (8, False), (10, False)]
+    ("kept", "frees_lock"), [(0, True), (2, True), (3, None), (7, None), (8, False), (10, False)]
 )
-def test_the_lock_is_kept_or_free_where_most_rounds_say_so(
-    late: int, frees_lock: bool | None
+def test_the_lock_is_kept_or_free_where_most_samples_say_so(
+    kept: int, frees_lock: bool | None
 ) -> None:
-    """Rounds that come late met a thread that kept it: of ten so many."""
-    samples: list[Sample] = [(at_ms(ms), MAIN, (ROW, LOOP, MODULE)) for ms in range(10)]
-    late_us = [300 if ms < late else 0 for ms in range(10)]
-    line = _lines_of(samples, late_us=late_us)(MAIN, [-1], [10_000_000])
+    """Of ten milliseconds of work it has the lock in so many."""
+    samples: list[Sample] = [(at_ms(ms), MAIN, (ROW, LOOP, MODULE)) for ms in range(11)]
+    held = [1 if 0 < ms <= kept else -1 for ms in range(11)]
+    cpu_us = [1000 * ms for ms in range(11)]
+    line = _lines_of(samples, cpu_us, held=held)(MAIN, [500_000], [10_000_000])
     assert line.frees_lock is frees_lock
+
+
+def test_a_thread_has_the_lock_from_sample_to_sample_if_nobody_else_was_given_it() -> None:
+    """Samples come every 10 ms; the one at 20 ms finds the lock with somebody else, that at 40 ms given away meanwhile."""
+    times = [10 * number for number in range(6)]
+    samples = [(at_ms(ms), LOADER, (PARSE,)) for ms in times]
+    held = python_lines_of(samples, held=[3, 3, -1, 5, 7, -1], late_us=[0] * 6).held(LOADER)
+    assert [*zip(held.start // 10**9, held.end // 10**9, strict=True)] == [(0, 15), (25, 45)]
+    assert not python_lines_of(samples).held(LOADER).start.size
 
 
 def clocks_of(
@@ -471,20 +483,6 @@ def test_a_line_is_what_ops_wait_for_if_it_computes_for_half_of_the_time(
     assert line is not None
     assert str(line) == "loader.py:12 in parse"
     assert line.state == ("runs" if is_named else "waits")
-
-
-@pytest.mark.parametrize(("used_ms", "is_kept"), [(7, True), (6.9, False)])
-def test_clocks_tell_in_which_late_round_a_thread_computed(used_ms: float, is_kept: bool) -> None:
-    """Rounds come after 3, 3 and 14 ms. A thread is sampled in the first and the last one, and its clock is read after 6 ms, too."""
-    samples = [(at_ms(0), LOADER, (PARSE,))]
-    samples += [(at_ms(ms), MAIN, (STEP,)) for ms in (0, 3, 6, 20)]
-    samples += [(at_ms(20), LOADER, (PARSE,))]
-    cpu_us = [0, 0, 0, 0, 0, round(1000 * used_ms)]
-    clocks = clocks_of([0, 6, 20], [0, 0, used_ms], [0, 0, 0])
-    kept = python_lines_of(samples, cpu_us, clocks=clocks).locks_kept({LOADER})[LOADER]
-    assert [*kept.start, *kept.end] == ([6 * 10**9, 20 * 10**9] if is_kept else [])
-    # Over all late rounds alike it would have had too little of the longest one.
-    assert not python_lines_of(samples, cpu_us).locks_kept({LOADER})[LOADER].start.size
 
 
 # What a loop calls

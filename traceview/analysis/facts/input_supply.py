@@ -56,6 +56,10 @@ _WORKS_AHEAD = lazy_pattern(
 _KEEPS = lazy_pattern(r"::\w*(?:Cache|Snapshot)\w*")
 _HANDS_ON = lazy_pattern(r"(?:Finite|Forever)?(?:Repeat|Take|Skip)|Rebatch(?:V\d+)?")
 _DROPS = lazy_pattern(r"(?:Finite|Forever|Parallel)?(Skip|Take|Filter|Shard)(?:V\d+)?")
+_CUT_CACHE = lazy_pattern(
+    r"(?:.*::)?(?:Finite)?Take(?:::(?!\w*Repeat)\w+(?:\[\d+\])?)*?::\w*Cache\w*::.*"
+)
+"""A stage below a cache that a `take` reads; what repeats in between may read it to its end."""
 _EACH = lazy_pattern(
     r"(?:Parallel)?Map(?:V\d+)?|Prefetch|(?:Memory)?Cache(?:V\d+)?|(?:Finite|Forever)?(?:Repeat|Skip|Take)"
 )
@@ -101,7 +105,8 @@ class InputSupply(Struct, frozen=True, eq=False):
     what it makes is dropped. `lacks_prefetch`: whether it does not work ahead. `empty_step_ratio`: the share of the used steps in which a
     request met an empty buffer, of the buffer for which that is least; `empty_wait_ratio`: the share of the wait in these steps. `wait_ps`: how long the thread of the steps was in calls for the next batch, in the window; `wait_of_steps`:
     in each step of the host, used or not. `gives_again`: whether the pipeline gives the same
-    examples in each epoch, for nothing changes them after a cache or arrays. `iterator_count`: iterators made
+    examples in each epoch, for nothing changes them after a cache or arrays. `is_cut`: a `take` above a cache
+    above it ends before the cache is full. `iterator_count`: iterators made
     in it, if the first requests to them are most of the wait. `ahead_ratio`: the share of the window for which
     the pipeline is at work ahead of the steps, as `_ahead_ratio`. What is not known is None.
     """
@@ -110,6 +115,7 @@ class InputSupply(Struct, frozen=True, eq=False):
     slowest: InputStage | None
     share_ratio: float
     dropped: Dropped | None
+    is_cut: bool
     lacks_prefetch: bool
     work_ratio: float | None
     work_of_wait_ratio: float | None
@@ -221,6 +227,7 @@ def _supply(context: Run, host: int) -> InputSupply | None:
         slowest=slowest,
         share_ratio=own_ps / sum(stage.own_ps for stage in candidates) if slowest else 0.0,
         dropped=_dropped(slowest, stages) if slowest else None,
+        is_cut=bool(slowest and _CUT_CACHE.fullmatch(slowest.name)),
         # A distributed dataset works ahead by itself, on the threads that fill the shards.
         lacks_prefetch=not (is_distributed or is_debugged(trace, host)) and _lacks_prefetch(whole),
         work_ratio=own_ps / max(window.length_ps, 1) if slowest else None,

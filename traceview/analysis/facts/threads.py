@@ -116,15 +116,13 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
     # Replicas outside of graphs call TensorFlow, and the thread of the step waits for them.
     calling = {python.lines.thread_of(line) for line in states.lines_of_python}
     guests_of = {python.lines.thread_of(line): rows for line, rows in states.guests.items()}
-    # What calls ops for the step may keep the lock because of that.
-    others = [number for number, _ in python.lines.started_by_python if number != python.caller]
-    kept_by = python.lines.locks_kept({*others} - calling)
     for number, name in python.lines.started_by_python:
         given, guests = given_by.get(number, NEVER), guests_of.get(number, _NO_ROWS)
         is_beside = number in calling and not given.start.size and not guests.size
         if number == python.caller or is_beside:
             continue
-        kept = kept_by.get(number, NEVER)
+        # What calls ops for the step may have the lock because of that.
+        kept = NEVER if number in calling else python.lines.held(number)
         is_of_step = number in calling and not guests.size
         awaited = NEVER if is_of_step else python.lines.at_work(number)
         awaited = joined_spans((intersection(waits, awaited), given))

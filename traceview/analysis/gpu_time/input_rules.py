@@ -75,6 +75,7 @@ _LATE: Final = "waiting_map"
 _ELEMENTS: Final = "generator_elements"
 """It yields many elements per step, each quickly."""
 _DROPPED: Final = "dropped"
+_CUT: Final = "cut_cache"
 _SMALL: Final = "small_elements"
 _DRAWN: Final = "drawn_at_random"
 _ON_CORES: Final = "function_on_cores"
@@ -145,6 +146,10 @@ _ACTIONS: Final[dict[str, Advised]] = {
     _DROPPED: (
         "Drop elements before work is done for them: `shard`, `skip` and `filter` ahead of `map`, or names of files instead of what they hold.",
         "Where the filter needs what the map makes, save what it keeps: `dataset.save(path)`. Instead of `skip` read on with one dataset.",
+    ),
+    _CUT: (
+        "Take before the cache: `dataset.take(n).cache()`.",
+        "A cache that is not read to its end is never complete, and `take` ends before.",
     ),
     **dict.fromkeys(
         ("read", "interleave"),
@@ -224,6 +229,7 @@ INPUT_BOUND: Final = Rule(
         _LOCK: "{who:loses/lose} {loss} to the input pipeline, whose Python holds the GIL[ in {line}]",
         _CORES: "{who:loses/lose} {loss} to the input pipeline, which takes its cores[: {stage}][, most of it {ops}][ in {line}]",
         _DROPPED: "{who:waits/wait} {loss} for input: {drops} keeps {kept} of {made}",
+        _CUT: "{who:waits/wait} {loss} for input: `take` ends before the cache is full, and {stage} makes all anew",
         _WAITING: "{who:waits/wait} {loss} for input: a generator waits[ in {line}]",
         _QUEUE: f"{{who:waits/wait}} {{loss}} for input: a generator waits for {OTHERS}[ in {{line}}]",
         "host": "{who:waits/wait} {loss} for input[: {stage} is too slow]",
@@ -334,7 +340,7 @@ def wait_of_host(context: Context, host: int, wait_ps: int) -> Iterator[Finding]
         loss=loss,
         confidence=("low", FEW_STEPS) if selection.has_few_steps else ("high", ""),
         evidence=tuple(_evidence(context, host, supply)),
-        title=sentences.title if sentences.title in (_DROPPED, DETERMINED) else "host",
+        title=sentences.title if sentences.title in (_DROPPED, _CUT, DETERMINED) else "host",
         action=action,
         notes=("host", *sentences.notes),
     )
@@ -381,6 +387,8 @@ class _Sentences:
             self.arguments["made"] = Number(dropped.made, "element")
             self.arguments["kept"] = Number(dropped.kept)
             self.arguments["drops"] = Names((dropped.kind,), "stage")
+        if supply and supply.is_cut and "stage" in self.arguments:
+            self.title = self.title or _CUT
         if self._lacks_prefetch:
             self.notes.append(_PREFETCH)
         line = ["line"] if self._python and (self._is_generator or self._runs_python) else []
@@ -408,7 +416,7 @@ class _Sentences:
         stage = self._function or (self._supply.slowest if self._supply else None)
         if stage is None or "stage" not in self.arguments:
             return
-        if stage.function and "line" not in self.arguments and self.title in ("", _CORES):
+        if stage.function and "line" not in self.arguments and self.title in ("", _CORES, _CUT):
             self.arguments["line"] = Line(stage.function)
             self.notes.append("function")
         self._name_op(stage)
@@ -529,6 +537,8 @@ class _Sentences:
             return _ITERATOR
         if supply.dropped:
             return _DROPPED
+        if supply.is_cut:
+            return _CUT
         if self._lacks_prefetch and wait_ratio <= _OVERLAP_RATIO:
             return _PREFETCH
         if (self._keeps_lock and not supply.is_generator) or self._runs_python:

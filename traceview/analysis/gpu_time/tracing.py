@@ -88,7 +88,7 @@ RETRACING: Final = Rule(
             "Give {argument} one sharding in all calls: `jax.device_put(batch, sharding)`.",
             "`out_shardings` of `jax.jit` sets that of results that the next step is given.",
         ),
-        "jax-function": "Make the function and its `jax.jit` once, before the loop.",
+        "jax-function": "Make the function and its `jax.jit` once, before the loop. Without `jax.jit` each call of `jax.shard_map` compiles.",
         "jax-field": (
             "Leave fields that change out of the static ones of an argument, `meta_fields` or `static=True`: make them arrays.",
             "`JAX_EXPLAIN_CACHE_MISSES=1` says what has changed. `jax.clear_caches()` in the loop drops all that was compiled.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from array import array
 from base64 import b64encode
@@ -131,7 +130,9 @@ class Samples:
         distances = array("q", [*self.t_ns[:1], *(b - a for a, b in pairwise(self.t_ns))])
         numbers = (distances.tobytes(), self.thread.tobytes(), self.stack.tobytes())
         columns = {"cpu": self.cpu_us, "late": self.late_us, "held": self.held}
-        texts = {name: compressed(each.tobytes()) for name, each in columns.items() if each is not None}
+        texts = {
+            name: compressed(each.tobytes()) for name, each in columns.items() if each is not None
+        }
         return {"samples": compressed(*numbers), **texts}
 
 
@@ -161,7 +162,8 @@ def samples_of_native(
     # Of several threads that had the same address, one after the other, there is one.
     threads = samples.threads
     samples.thread = array(
-        "i", (threads.setdefault(idents[number], len(threads)) for number in compress(thread, is_kept))
+        "i",
+        (threads.setdefault(idents[number], len(threads)) for number in compress(thread, is_kept)),
     )
     return samples
 

@@ -32,8 +32,6 @@ from traceview.trace.sidecar.sidecar import (
     PythonState,
 )
 
-_PROMPT_NS: Final = 200_000
-"""A round that is late by less met no lock: who keeps it gives it up after 0.1 ms, to a thread that then has to wake up."""
 _BESIDE_RATIO: Final = 0.5
 """Of the time at a line: other lines of its function with so much are named, too. A choice of ours."""
 _MOST_BESIDE: Final = 2
@@ -386,9 +384,7 @@ class PythonLines(SampledThreads):
         for row, stack, around, thread, time in zip(
             rows.tolist(), *columns, times.tolist(), strict=True
         ):
-            late_ns = int(samples.late_ns[row])
-            is_free = late_ns < _PROMPT_NS if late_ns >= 0 else None
-            found[stack, around, thread, self._state(row), is_free] += time
+            found[stack, around, thread, self._state(row), self._frees_lock(row)] += time
         return found
 
     def _time_by_sample(
@@ -406,6 +402,14 @@ class PythonLines(SampledThreads):
         is_in = (span >= 0) & (time <= end_ps[span]) & (stands_for_ps > 0)
         is_in &= self.stacks.ends[0, self._samples.stack[rows]] != NONE
         return rows[is_in], stands_for_ps[is_in], span[is_in]
+
+    def _frees_lock(self, row: int) -> bool | None:
+        """Whether the thread of a sample works without Python's lock; None where nobody looked, or it may wait for the lock."""
+        held = self._samples.held
+        if held is None:
+            return None
+        is_at_work = self._used_ps[row] >= AT_WORK_RATIO * self._passed_ps[row]
+        return False if held[row] >= 0 else is_at_work or None
 
     def _state(self, row: int) -> PythonState:
         """What the thread of a sample does at its place."""

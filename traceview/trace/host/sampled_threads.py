@@ -5,15 +5,14 @@ All of it is defined in docs/method.md: "Line of Python", "Python threads beside
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from traceview.base.ids import unique_ids, unique_inverse
-from traceview.base.intervals import Int64Array, IntervalSet, places, union
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import NEVER, Int64Array, IntervalSet, places, union
 from traceview.base.units import PS_PER_MS, PS_PER_NS, PS_PER_US
 from traceview.trace.columns import NONE
 from traceview.trace.host.python_stacks import PythonStacks
@@ -87,48 +86,26 @@ class SampledThreads:
         """The number of the sampled thread whose events are on a line of the trace; `NONE` if it was not sampled."""
         return self._thread_of_id.get(id_bits(self._recording.lines[line].id), NONE)
 
-    def locks_kept(self, threads: Collection[int]) -> dict[int, IntervalSet]:
-        """When each of some threads kept Python's lock from others: between two rounds, as the second came late while they computed.
+    def held(self, thread: int) -> IntervalSet:
+        """When a thread had Python's lock: around each sample that shows it, and up to the next where nobody else had it meanwhile.
 
-        Together, for they hand it to each other; such time is that of the one that computed most.
+        Never where nobody looked who has the lock.
         """
-        numbers = sorted(threads)
-        used_ps = np.stack([self._used_by_round(each) for each in numbers] or [np.zeros(0)])
-        if not numbers:
-            return {}
-        keeps = (self._passed_by_round >= _LATE_PS) & (
-            used_ps.sum(axis=0) >= AT_WORK_RATIO * self._passed_by_round
-        )
-        keeper = used_ps.argmax(axis=0)
-        return {
-            each: union(self.rounds_ps[:-1][of], self.rounds_ps[1:][of])
-            for place, each in enumerate(numbers)
-            for of in (keeps & (keeper == place),)
-        }
+        if self._samples.held is None:
+            return NEVER
+        rows = self._rows_of(thread)
+        rows = rows[self._samples.held[rows] >= 0]
+        number, time = self._samples.held[rows], self.time_ps[rows]
+        keeps = np.flatnonzero(number[1:] == number[:-1])
+        start = np.concatenate((self._since_ps[rows], time[keeps]))
+        return union(start, np.concatenate((self._until_ps[rows], time[keeps + 1])))
 
     def _used_by_round(self, thread: int) -> npt.NDArray[np.float64]:
-        """Processor time that a thread used before each round but the first, float64 picoseconds.
-
-        What it used from one look at its processor time to the next lies where rounds came late, for it did not let them.
-        """
+        """Processor time that a thread used before each round but the first, float64 picoseconds."""
         time_ps, until_ps = self._looks(thread)
-        edges = unique_ids(np.concatenate((self.rounds_ps, time_ps)))
-        length, look = np.diff(edges), places(time_ps, edges[:-1], right=True) - 1
-        before = places(self.rounds_ps, edges[:-1], right=True) - 1
-        passed_ps = self._passed_by_round
-        is_round = (before >= 0) & (before < passed_ps.size)
-        late = np.append(passed_ps >= _LATE_PS, True)[np.where(is_round, before, -1)]
-        is_known = (look >= 0) & (look < time_ps.size - 1)
-        length, late, look = length[is_known], late[is_known], look[is_known]
-        of_look, of_late = (
-            np.bincount(look, each, max(time_ps.size - 1, 0)) for each in (length, length * late)
-        )
-        part = np.where(
-            of_late[look] > 0, length * late / np.maximum(of_late[look], 1), length / of_look[look]
-        )
-        used_ps, inside = np.diff(until_ps)[look] * part, is_round[is_known]
-        of_rounds = np.bincount(before[is_known][inside], used_ps[inside], passed_ps.size)
-        return of_rounds.astype(np.float64)
+        if not time_ps.size:
+            return np.zeros(self._passed_by_round.size)
+        return np.diff(np.interp(self.rounds_ps, time_ps, until_ps))
 
     def _looks(self, thread: int) -> tuple[Int64Array, Int64Array]:
         """When the processor time of a thread was looked at, with samples or by the clocks of all threads, and what it was."""
