@@ -125,7 +125,8 @@ def empty_ratios(
         if not call.name.endswith("::Prefetch") or not (is_above or (fills and not is_source)):
             continue
         if limit is not None or fill is not None:
-            requests.setdefault((call.name, is_source), []).append((call.start, not fill))
+            is_met = not fill and call.end - call.start > 50_000_000
+            requests.setdefault((call.name, is_source), []).append((call.start, is_met))
     ratios, of_waits = [], []
     for asked in requests.values():
         met = [[empty for at, empty in asked if a <= at < b] for a, b in steps]
