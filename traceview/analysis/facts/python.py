@@ -137,6 +137,10 @@ WORKS_ON: Final = (*_CALLS, *_WORKS_INSIDE)
 """What is known of what a line calls."""
 
 _FRAMEWORKS: Final = ("jax", "keras/", "tensorflow/", "tf_keras/")
+_NAMED: Final = lazy_pattern(
+    r"(?:tf_)?keras/src/(?:models/cloning|saving|utils)|tensorflow/python/(?:saved_model|summary|training)/"
+)
+"""Modules of frameworks whose functions do work of their own: a call of one says what a line does (Keras 3.15, TensorFlow 2.21)."""
 
 
 class PythonShare(Record, frozen=True):
@@ -189,8 +193,13 @@ class PythonShare(Record, frozen=True):
     def argument(self) -> Line:
         """The line as a title names it, with what of a library takes the time there, unless that is a framework or what is awaited."""
         called = None if self.awaits else self.called
-        is_of_framework = called and called.startswith(_FRAMEWORKS)
+        is_of_framework = called and called.startswith(_FRAMEWORKS) and not self.calls_named
         return Line(self.line, None if is_of_framework else called, self.others)
+
+    @property
+    def calls_named(self) -> bool:
+        """Whether the line calls a function of a framework that does work of its own."""
+        return _NAMED.match(self.called or "") is not None
 
     @property
     def evidence(self) -> Iterator[Evidence]:

@@ -427,7 +427,7 @@ def between_steps(waits: Waits) -> Finding | None:
     """Python between steps; the ops that it runs one by one where a graph would save most of the time."""
     python = waits.python(State.BETWEEN)
     arguments, key = line_argument(python), _instead(python) if python else "unseen"
-    if python and (python.inner or "").startswith(CONVERTS):
+    if python and (python.inner or "").startswith(CONVERTS) and not python.calls_named:
         key = "converted_values"
     if key in (*_OF_RUNNING, "converted_values") and waits.tracing:
         key, arguments = TRACED, arguments | waits.tracing
@@ -528,7 +528,7 @@ def python_thread(waits: Waits) -> Finding | None:
             "computed_ratio",
             [(row, row.computed_ps / window) for row, window in threads],
         )
-    if _slows_ops(waits):
+    if _slows_ops(waits) or not (longest.kept_ps or longest.awaited_ps):
         longest, window_ps = max(threads, key=lambda row: row[0].computed_ps)
         key = action = "cores"
         metric = "computed_ratio"

@@ -486,12 +486,18 @@ def of_one_function(context: Context, is_free: BoolArray, most: float = _ONE_TYP
 
 
 def of_slices(context: Context) -> BoolArray:
-    """Which labels are gradients of slices in a graph, with the sums of these, unless other sums take longer than they do."""
+    """Which labels are gradients of slices in a graph, with the sums of these, unless other sums take longer than they do.
+
+    Where the capture saw which line of the script made each op, only slices of one: others are those of layers, as in a GRU of Keras.
+    """
     types, of_label = context.once(types_of_labels)
     sliced, added = (
         np.array([type_ == each for type_ in types], dtype=np.bool_)[of_label]
         for each in ("StridedSliceGrad", "AddN")
     )
+    graphs = [host.captured.graphs for host in context.trace.hosts]
+    if any(graph.flops or graph.lines for graph in graphs):
+        sliced &= np.array([bool(line) for line in context.trace.once(label_lines)], dtype=np.bool_)
     ps = context.once(all_ps)
     labels: BoolArray = sliced | (added & (ps[added].sum() <= ps[sliced].sum()))
     return labels
