@@ -106,6 +106,8 @@ typedef struct _PyInterpreterFrame Frame;
 #endif
 #define BEFORE(frame) ((uintptr_t)(frame)->previous)
 #define HEAD_SIZE offsetof(PyCodeObject, co_code_adaptive)
+/* Py_SIZE would assert what a copy of any memory may not be. */
+#define SIZE_OF(head) ((int64_t)((const PyVarObject *)(head))->ob_size)
 #define THREADS(interpreter) (&(interpreter)->threads.head)
 #endif
 
@@ -311,8 +313,8 @@ static int
 copy_table(uintptr_t from, Text *text)
 {
     PyVarObject head;
-    return peek(from, &head, sizeof(head)) && Py_TYPE(&head) == &PyBytes_Type && Py_SIZE(&head) >= 0 && Py_SIZE(&head) <= MOST_LINES
-        && copy_bytes(from + offsetof(PyBytesObject, ob_sval), Py_SIZE(&head), 1, text);
+    return peek(from, &head, sizeof(head)) && Py_TYPE(&head) == &PyBytes_Type && head.ob_size >= 0 && head.ob_size <= MOST_LINES
+        && copy_bytes(from + offsetof(PyBytesObject, ob_sval), head.ob_size, 1, text);
 }
 
 static Code
@@ -328,7 +330,7 @@ known_by(uintptr_t address, const PyCodeObject *head)
 #if PY_VERSION_HEX < 0x030B0000
         .size = (int64_t)(intptr_t)head->co_code,
 #else
-        .size = Py_SIZE(head),
+        .size = SIZE_OF(head),
 #endif
 #if PY_VERSION_HEX >= 0x030C0000
         .version = head->co_version,
@@ -423,7 +425,7 @@ instruction_of(const Frame *frame, const PyCodeObject *head)
 #if PY_VERSION_HEX < 0x030B0000
     int64_t at = frame->f_lasti < 0 ? -1 : (int64_t)frame->f_lasti * (int64_t)sizeof(_Py_CODEUNIT), size = MOST_LINES;
 #else
-    int64_t at = (int64_t)(INSTRUCTION_OF(frame) - CODE_OF(frame)) - (int64_t)HEAD_SIZE, size = Py_SIZE(head) * (int64_t)sizeof(_Py_CODEUNIT);
+    int64_t at = (int64_t)(INSTRUCTION_OF(frame) - CODE_OF(frame)) - (int64_t)HEAD_SIZE, size = SIZE_OF(head) * (int64_t)sizeof(_Py_CODEUNIT);
     if (at == -(int64_t)sizeof(_Py_CODEUNIT)) {
         /* Before the first one. */
         at = -1;
@@ -496,12 +498,13 @@ is_still_there(uintptr_t thread, const Top *top, const Frame *first, Lock *lock)
         return 0;
     }
 #endif
-    return now.frame == top->frame && (!top->frame || CODE_OF(&frame) == CODE_OF(first));
+    return now.frame == top->frame
+        && (!top->frame || (CODE_OF(&frame) == CODE_OF(first) && BEFORE(&frame) == BEFORE(first)));
 }
 
 /* The places of a thread, the innermost first; negative where its memory makes no sense. `before`: its last walk. */
 static int
-walk(const Top *top, int64_t before, Place *found, Frame *first)
+walk(const Top *top, int64_t before, Place *found, Frame *first, Frame *last)
 {
     static Frame frames[MOST_FRAMES];
     static PyCodeObject heads[MOST_FRAMES];
@@ -536,6 +539,7 @@ walk(const Top *top, int64_t before, Place *found, Frame *first)
             ranges[new_count] = (Range){CODE_OF(frame), &heads[new_count], HEAD_SIZE};
             new[new_count++] = depth;
         }
+        memcpy(last, frame, FRAME_SIZE);
         depth++;
     }
     if (new_count && !peek_all(ranges, new_count)) {
@@ -543,9 +547,9 @@ walk(const Top *top, int64_t before, Place *found, Frame *first)
     }
     for (int each = 0; each < new_count; each++) {
         const Frame *frame = &frames[new[each]];
-        int64_t instruction = instruction_of(frame, &heads[each]);
         int32_t code = number_of_code(CODE_OF(frame), &heads[each]);
-        if (code < 0 || instruction < -1) {
+        int64_t instruction = code < 0 ? -2 : instruction_of(frame, &heads[each]);
+        if (instruction < -1) {
             return FAILED;
         }
         uintptr_t address = addresses[new[each]];
@@ -592,6 +596,17 @@ number_of_stack(const Place *found, int depth)
     return (int32_t)stack_count - 1;
 }
 
+/* Whether nothing has called the last frame of a walk because it is that of a generator which has just yielded. */
+static int
+is_cut(const Frame *last)
+{
+#if PY_VERSION_HEX < 0x030B0000
+    return last->f_gen != NULL;
+#else
+    return last->owner == FRAME_OWNED_BY_GENERATOR;
+#endif
+}
+
 /* Find the stack of a thread, and the lock after that. */
 static void
 find_stack(uintptr_t at, PyThreadState *state, Thread *thread, Lock *lock)
@@ -600,7 +615,7 @@ find_stack(uintptr_t at, PyThreadState *state, Thread *thread, Lock *lock)
     int depth = FAILED;
     for (int tries = 0; tries < MOST_WALKS; tries++) {
         Top top;
-        Frame first;
+        Frame first, last;
         if (tries && (!peek(at, state, sizeof(*state)) || state->interp != interpreter)) {
             break;
         }
@@ -608,9 +623,9 @@ find_stack(uintptr_t at, PyThreadState *state, Thread *thread, Lock *lock)
             depth = FAILED;
             continue;
         }
-        depth = walk(&top, thread->walk, found, &first);
+        depth = walk(&top, thread->walk, found, &first, &last);
         thread->walk = walk_count;
-        if (is_still_there(at, &top, &first, lock) && depth >= 0) {
+        if (is_still_there(at, &top, &first, lock) && depth >= 0 && (depth == 0 || !is_cut(&last))) {
             break;
         }
     }
@@ -916,9 +931,9 @@ problem_of_reading(PyThreadState *own)
 #endif
     Place found[MOST_FRAMES];
     Top top;
-    Frame first;
+    Frame first, last;
     Lock lock;
-    int depth = peek_top((uintptr_t)own, &state, &top) ? walk(&top, NOT_KNOWN, found, &first) : FAILED;
+    int depth = peek_top((uintptr_t)own, &state, &top) ? walk(&top, NOT_KNOWN, found, &first, &last) : FAILED;
     if (depth <= 0 || !is_still_there((uintptr_t)own, &top, &first, &lock) || !agrees_with_python((uintptr_t)own, found, depth)) {
         return "frames";
     }
