@@ -146,9 +146,11 @@ class PythonListener(WindowListener):
 
     def _described(self, stopped_ns: int) -> dict[str, Any]:
         if self._native is not None:
-            self._interval_ns, self._round_count, spent_ns, *read = self._native
+            self._interval_ns, spent_ns, *read = self._native
             self._cost_ns += spent_ns
-            self._samples = samples_of_native(read, self._stacks, stopped_ns, self._is_of_script)
+            self._round_count, self._samples = samples_of_native(
+                read, self._stacks, stopped_ns, self._is_of_script
+            )
         samples = self._samples
         has_rounds = self._round_count > 0
         reason = "no thread ran code of the script" if has_rounds else "the window was too short"

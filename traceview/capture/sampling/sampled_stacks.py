@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from array import array
 from base64 import b64encode
@@ -131,14 +130,16 @@ class Samples:
         distances = array("q", [*self.t_ns[:1], *(b - a for a, b in pairwise(self.t_ns))])
         numbers = (distances.tobytes(), self.thread.tobytes(), self.stack.tobytes())
         columns = {"cpu": self.cpu_us, "late": self.late_us, "held": self.held}
-        texts = {name: compressed(each.tobytes()) for name, each in columns.items() if each is not None}
+        texts = {
+            name: compressed(each.tobytes()) for name, each in columns.items() if each is not None
+        }
         return {"samples": compressed(*numbers), **texts}
 
 
 def samples_of_native(
     read: Sequence[Any], stacks: Stacks, stopped_ns: int, is_kept_thread: Callable[[int], bool]
-) -> Samples:
-    """The samples of `stacks.stop`, from its columns on, until the profile stopped."""
+) -> tuple[int, Samples]:
+    """The rounds and samples of `stacks.stop`, from its columns on, until the profile stopped."""
     *columns, idents, codes, raw_stacks = read
     made = [_stand_in(*code) for code in codes]
     numbers = [
@@ -161,9 +162,10 @@ def samples_of_native(
     # Of several threads that had the same address, one after the other, there is one.
     threads = samples.threads
     samples.thread = array(
-        "i", (threads.setdefault(idents[number], len(threads)) for number in compress(thread, is_kept))
+        "i",
+        (threads.setdefault(idents[number], len(threads)) for number in compress(thread, is_kept)),
     )
-    return samples
+    return len({at_ns for at_ns in t_ns if at_ns <= stopped_ns}), samples
 
 
 def _pairs(raw: bytes) -> zip[tuple[int, int]]:

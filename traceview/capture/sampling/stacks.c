@@ -181,7 +181,6 @@ static int is_sampling;
 static atomic_int is_over, is_open;
 static sem_t news;
 static int64_t interval_ns, spent_ns, begun_ns;
-static long long round_count;
 static size_t most_rows;
 
 static int memory = -1;
@@ -698,7 +697,6 @@ sample(int64_t late_ns)
         }
     }
     Lock lock = lock_of(&copy);
-    round_count++;
     int passed = 0;
     for (; at && passed < MOST_THREADS; passed++) {
         PyThreadState state;
@@ -812,7 +810,6 @@ run(void *unused)
         cost_ns += (spent_ns - before_ns - cost_ns) / COST_ROUNDS;
         if (!is_noted) {
             row_count = 0;
-            round_count = 0;
             begun_ns = spent_ns;
         } else if (row_count >= most_rows) {
             thin_out();
@@ -970,7 +967,6 @@ start(PyObject *module, PyObject *args)
     }
     interval_ns = wanted;
     most_rows = (size_t)most;
-    round_count = 0;
     ahead_count = 0;
     spent_ns = begun_ns = 0;
     owner = getpid();
@@ -1089,8 +1085,8 @@ list_of(size_t count, PyObject *(*described)(size_t))
     return list;
 }
 
-/* End. None where nothing was begun in this process, else a tuple: the nanoseconds between rounds, how many there were, the
-   processor time they took; columns as this machine writes them: Unix nanoseconds and microseconds of processor time of the thread,
+/* End. None where nothing was begun in this process, else a tuple: the nanoseconds between rounds, the processor
+   time they took; columns as this machine writes them: Unix nanoseconds and microseconds of processor time of the thread,
    int64, numbers of thread and stack, how many microseconds the round came late, and how often Python's lock had been handed over, if
    the thread held it, else -1, int32; lists: what pthread_self returns in each thread; file, name, qualified name, first line and
    table of lines of each code object; numbers of code and instruction of each stack, int32, the innermost first. */
@@ -1109,7 +1105,7 @@ stop(PyObject *module, PyObject *unused)
     pthread_join(sampling, NULL);
     Py_END_ALLOW_THREADS
     PyObject *result = Py_BuildValue(
-        "LLLNNNNNNNNN", (long long)interval_ns, round_count, (long long)(spent_ns - begun_ns), COLUMN(int64_t, t_ns), COLUMN(int64_t, cpu_us),
+        "LLNNNNNNNNN", (long long)interval_ns, (long long)(spent_ns - begun_ns), COLUMN(int64_t, t_ns), COLUMN(int64_t, cpu_us),
         COLUMN(int32_t, thread), COLUMN(int32_t, stack), COLUMN(int32_t, late_us), COLUMN(int32_t, held),
         list_of((size_t)thread_count, described_thread), list_of(code_count, described_code), list_of(stack_count, described_stack));
     forget();
