@@ -81,10 +81,11 @@ static PyMethodDef functions[] = {
 #define COST_ROUNDS 8
 #define LONGEST_REST_NS 10000000
 #define WINDOW 6144
+#define FURTHEST_NUMBER 2048
 #define CHECKED_LINES 64
 #define HANDOVERS 0x3FFFFFFF
 
-enum { NOT_KNOWN = -1, FAILED = -1, NO_FRAME = -2 };
+enum { NOT_KNOWN = -1, FAILED = -1 };
 
 #if PY_VERSION_HEX < 0x030B0000
 typedef PyFrameObject Frame;
@@ -228,7 +229,7 @@ peek_all(const Range *ranges, int count)
         size += (ssize_t)ranges[at].size;
     }
     if (memory < 0) {
-        return process_vm_readv(getpid(), to, (unsigned long)count, from, (unsigned long)count, 0) == size;
+        return process_vm_readv(owner, to, (unsigned long)count, from, (unsigned long)count, 0) == size;
     }
     for (int at = 0; at < count; at++) {
         if (pread(memory, ranges[at].to, ranges[at].size, (off_t)ranges[at].from) != (ssize_t)ranges[at].size) {
@@ -628,7 +629,37 @@ find_stack(uintptr_t at, PyThreadState *state, Thread *thread, Lock *lock)
             break;
         }
     }
-    thread->stack = depth > 0 ? number_of_stack(found, depth) : depth == 0 ? NO_FRAME : FAILED;
+    /* A thread that has not begun has no frames, and the identity of the one that made it. */
+    thread->stack = depth > 0 ? number_of_stack(found, depth) : FAILED;
+}
+
+#if PY_VERSION_HEX < 0x030B0000
+/* Where the C library keeps the kernel's number of a thread, as seen from what pthread_self returns; 0 where that is not known. */
+static size_t number_place;
+
+static size_t
+find_number_place(void)
+{
+    int own = (int)syscall(SYS_gettid), number;
+    for (size_t at = sizeof(int); at < FURTHEST_NUMBER; at += sizeof(int)) {
+        if (peek((uintptr_t)pthread_self() + at, &number, sizeof(number)) && number == own) {
+            return at;
+        }
+    }
+    return 0;
+}
+#endif
+
+/* The kernel's number of a thread, which Python has from 3.11 on; 0 where it is not known. */
+static int64_t
+native_of(const PyThreadState *state)
+{
+#if PY_VERSION_HEX < 0x030B0000
+    int number;
+    return number_place && peek((uintptr_t)state->thread_id + number_place, &number, sizeof(number)) ? number : 0;
+#else
+    return (int64_t)state->native_thread_id;
+#endif
 }
 
 /* The processor time of a thread; where it has ended, not known. */
@@ -712,11 +743,7 @@ sample(int64_t late_ns)
             ahead_of[passed] = at;
         }
         uintptr_t next = (uintptr_t)state.next;
-#if PY_VERSION_HEX < 0x030B0000
-        int64_t native = 0;
-#else
-        int64_t native = (int64_t)state.native_thread_id;
-#endif
+        int64_t native = native_of(&state);
         Thread *thread = state.thread_id ? thread_of((int64_t)state.thread_id, native) : NULL;
         if (thread != NULL) {
             int64_t cpu_ns = cpu_ns_of(native);
@@ -785,6 +812,11 @@ run(void *unused)
             return NULL;
         }
     }
+#if PY_VERSION_HEX < 0x030B0000
+    if (find_number_place() != number_place) {
+        number_place = 0;
+    }
+#endif
     /* Else the kernel adds up to 50 µs to each rest. */
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
     /* Equal distances would meet a loop of the same length always in the same line. */
@@ -848,11 +880,15 @@ forget(void)
     is_sampling = 0;
 }
 
-/* A text as Python has it; what is none raises. */
+/* A text as Python has it. */
 static PyObject *
 text_of(const Text *text)
 {
-    return text->bytes == NULL ? PyUnicode_FromString("") : PyUnicode_FromKindAndData(text->kind, text->bytes, text->length);
+    PyObject *made = text->bytes == NULL ? NULL : PyUnicode_FromKindAndData(text->kind, text->bytes, text->length);
+    if (made == NULL) {
+        PyErr_Clear();
+    }
+    return made == NULL ? PyUnicode_FromString("") : made;
 }
 
 /* Whether an attribute of Python's object is what was read; takes the reference to what was read. */
@@ -921,11 +957,12 @@ problem_of_reading(PyThreadState *own)
     if (!is_found || state.thread_id != (unsigned long)pthread_self()) {
         return "threads";
     }
-#if PY_VERSION_HEX >= 0x030B0000
-    if ((pid_t)state.native_thread_id != (pid_t)syscall(SYS_gettid) || cpu_ns_of((int64_t)state.native_thread_id) <= 0) {
+#if PY_VERSION_HEX < 0x030B0000
+    number_place = find_number_place();
+#endif
+    if (native_of(&state) != syscall(SYS_gettid) || cpu_ns_of(native_of(&state)) <= 0) {
         return "clocks";
     }
-#endif
     Place found[MOST_FRAMES];
     Top top;
     Frame first, last;
