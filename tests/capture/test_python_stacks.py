@@ -32,6 +32,7 @@ from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.sampling import python_sampling
 from traceview.capture.sampling.python_sampling import PythonListener
 from traceview.capture.sidecar.file import Sidecar
+from traceview.trace.sidecar.sidecar import PythonRecord, python_samples
 
 TRACE = Path("trace")
 HERE = Path(__file__).name
@@ -132,7 +133,16 @@ def test_python_that_computes_is_sampled(sampler: str) -> None:
     late = column(sidecar, "late", "i")
     assert len(late) == len(rows)
     assert min(late) >= 0
-    assert ("held" in group) is (sampler == "native")
+    read = python_samples(msgspec.convert(json.loads(json.dumps(group)), PythonRecord))
+    assert read is not None
+    assert read.sampler == sampler
+    if sampler == "native":
+        assert read.held is not None
+        assert read.held.tolist() == [*column(sidecar, "held", "i")]
+        # Nobody else wants the lock.
+        assert (read.held >= 0).mean() > 0.8
+    else:
+        assert read.held is None
 
 
 def sorts(length: float) -> None:
