@@ -79,6 +79,7 @@ static PyMethodDef functions[] = {
 #define MOST_WALKS 4
 #define REST_PER_COST 50
 #define COST_ROUNDS 8
+#define MOST_LEARNING_NS 20000000
 #define LONGEST_REST_NS 10000000
 #define WINDOW 6144
 #define FURTHEST_NUMBER 2048
@@ -95,6 +96,7 @@ typedef PyFrameObject Frame;
 #define BEFORE(frame) ((uintptr_t)(frame)->f_back)
 #define HEAD_SIZE sizeof(PyCodeObject)
 #define THREADS(interpreter) (&(interpreter)->tstate_head)
+#define FULL_NAME_OF(head) ((uintptr_t)(head)->co_name)
 #else
 typedef struct _PyInterpreterFrame Frame;
 #define FRAME_SIZE offsetof(Frame, localsplus)
@@ -110,6 +112,7 @@ typedef struct _PyInterpreterFrame Frame;
 /* Py_SIZE would assert what a copy of any memory may not be. */
 #define SIZE_OF(head) ((int64_t)((const PyVarObject *)(head))->ob_size)
 #define THREADS(interpreter) (&(interpreter)->threads.head)
+#define FULL_NAME_OF(head) ((uintptr_t)(head)->co_qualname)
 #endif
 
 typedef struct {
@@ -181,7 +184,7 @@ static pid_t owner;
 static int is_sampling;
 static atomic_int is_over, is_open;
 static sem_t news;
-static int64_t interval_ns, spent_ns, begun_ns;
+static int64_t interval_ns, spent_ns, begun_ns, learning_ns;
 static size_t most_rows;
 
 static int memory = -1;
@@ -278,43 +281,26 @@ peek_frame(uintptr_t at, Frame *frame)
     return peek(at, frame, FRAME_SIZE);
 }
 
-static void
-free_text(Text *text)
-{
-    free(text->bytes);
-    text->bytes = NULL;
-}
-
+/* Room for bytes of Python's memory, and where they are; 0 where there can be none. */
 static int
-copy_bytes(uintptr_t from, Py_ssize_t length, int kind, Text *text)
+make_room(uintptr_t from, Py_ssize_t length, Py_ssize_t most, int kind, Text *text, Range *range)
 {
-    text->kind = kind;
-    text->length = length;
-    text->bytes = malloc((size_t)(length * kind) + 1);
-    return text->bytes != NULL && (length == 0 || peek(from, text->bytes, (size_t)(length * kind)));
-}
-
-/* Copy a text of Python (PEP 393). */
-static int
-copy_text(uintptr_t from, Text *text)
-{
-    PyASCIIObject head;
-    if (!peek(from, &head, sizeof(head)) || Py_TYPE(&head) != &PyUnicode_Type || !head.state.compact) {
+    if (length < 0 || length > most || (kind != 1 && kind != 2 && kind != 4)) {
         return 0;
     }
-    int kind = head.state.kind;
-    if (head.length < 0 || head.length > MOST_TEXT || (kind != 1 && kind != 2 && kind != 4)) {
-        return 0;
-    }
-    return copy_bytes(from + (head.state.ascii ? sizeof(PyASCIIObject) : sizeof(PyCompactUnicodeObject)), head.length, kind, text);
+    size_t size = (size_t)length * (size_t)kind;
+    *text = (Text){kind, length, malloc(size + 1)};
+    *range = (Range){from, text->bytes, size};
+    return text->bytes != NULL;
 }
 
+/* Room for a text of Python (PEP 393) whose head was read. */
 static int
-copy_table(uintptr_t from, Text *text)
+make_room_for_text(uintptr_t from, const PyASCIIObject *head, Text *text, Range *range)
 {
-    PyVarObject head;
-    return peek(from, &head, sizeof(head)) && Py_TYPE(&head) == &PyBytes_Type && head.ob_size >= 0 && head.ob_size <= MOST_LINES
-        && copy_bytes(from + offsetof(PyBytesObject, ob_sval), head.ob_size, 1, text);
+    size_t head_size = head->state.ascii ? sizeof(PyASCIIObject) : sizeof(PyCompactUnicodeObject);
+    return Py_TYPE(head) == &PyUnicode_Type && head->state.compact
+        && make_room(from + head_size, head->length, MOST_TEXT, head->state.kind, text, range);
 }
 
 static Code
@@ -369,6 +355,45 @@ is_short_lived(const Code *code)
     return (begins_with(&code->texts[0], "<") && !begins_with(&code->texts[0], "<frozen")) || begins_with(&code->texts[1], "<module>");
 }
 
+static void
+free_code(Code *code)
+{
+    for (int each = 0; each < 3; each++) {
+        free(code->texts[each].bytes);
+    }
+    free(code->table.bytes);
+}
+
+/* Copy what is said of a code object, unless another lies there meanwhile. */
+static int
+learn(Code *code, const PyCodeObject *head)
+{
+    PyASCIIObject texts[3];
+    PyVarObject table;
+    PyCodeObject again;
+    uintptr_t from[] = {code->file, code->name, FULL_NAME_OF(head)};
+    Range ranges[] = {
+        {code->lines, &table, sizeof(table)},
+        {from[0], &texts[0], sizeof(texts[0])},
+        {from[1], &texts[1], sizeof(texts[1])},
+        {from[2], &texts[2], sizeof(texts[2])},
+        {code->address, &again, HEAD_SIZE},
+    };
+    int is_there = peek_all(ranges, 4) && Py_TYPE(&table) == &PyBytes_Type
+        && make_room(code->lines + offsetof(PyBytesObject, ob_sval), table.ob_size, MOST_LINES, 1, &code->table, &ranges[0]);
+    for (int each = 0; is_there && each < 3; each++) {
+        is_there = make_room_for_text(from[each], &texts[each], &code->texts[each], &ranges[1 + each]);
+    }
+    if (is_there && peek_all(ranges, 5) && Py_TYPE(&again) == &PyCode_Type) {
+        Code same = known_by(code->address, &again);
+        if (is_same(code, &same)) {
+            return 1;
+        }
+    }
+    free_code(code);
+    return 0;
+}
+
 /* The number of a code object whose head was read; negative where it is none, or too many are known. */
 static int32_t
 number_of_code(uintptr_t address, const PyCodeObject *head)
@@ -390,26 +415,10 @@ number_of_code(uintptr_t address, const PyCodeObject *head)
     if (code_count == MOST_CODES) {
         return FAILED;
     }
-    PyCodeObject again;
-    int is_copied = copy_text(code.file, &code.texts[0]) && copy_text(code.name, &code.texts[1]) && copy_table(code.lines, &code.table);
-#if PY_VERSION_HEX >= 0x030B0000
-    is_copied = is_copied && copy_text((uintptr_t)head->co_qualname, &code.texts[2]);
-#endif
-    if (is_copied && peek(address, &again, HEAD_SIZE)) {
-        Code same = known_by(address, &again);
-        is_copied = Py_TYPE(&again) == &PyCode_Type && is_same(&code, &same);
-    } else {
-        is_copied = 0;
-    }
-#if PY_VERSION_HEX < 0x030B0000
-    PyVarObject instructions;
-    is_copied = is_copied && peek((uintptr_t)code.size, &instructions, sizeof(instructions)) && Py_TYPE(&instructions) == &PyBytes_Type;
-#endif
-    if (!is_copied) {
-        for (int each = 0; each < 3; each++) {
-            free_text(&code.texts[each]);
-        }
-        free_text(&code.table);
+    int64_t begun_at_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
+    int is_learned = learn(&code, head);
+    learning_ns += now_ns(CLOCK_THREAD_CPUTIME_ID) - begun_at_ns;
+    if (!is_learned) {
         return FAILED;
     }
     code.is_doubtful |= is_short_lived(&code);
@@ -821,7 +830,8 @@ run(void *unused)
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
     /* Equal distances would meet a loop of the same length always in the same line. */
     double phase = 0;
-    int64_t cost_ns = 0;
+    int64_t cost_ns = 0, learned_ns = 0;
+    learning_ns = 0;
     while (!is_over) {
         phase += 0.6180339887498949;
         phase -= phase >= 1;
@@ -838,8 +848,11 @@ run(void *unused)
             break;
         }
         spent_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
-        /* Of the last rounds: one that meets new code takes longer. */
-        cost_ns += (spent_ns - before_ns - cost_ns) / COST_ROUNDS;
+        learned_ns += learning_ns;
+        /* Of the last rounds. What is learned is learned once, and would make the first ones rare. */
+        int64_t passed_over_ns = learned_ns < MOST_LEARNING_NS ? learning_ns : 0;
+        cost_ns += (spent_ns - before_ns - passed_over_ns - cost_ns) / COST_ROUNDS;
+        learning_ns = 0;
         if (!is_noted) {
             row_count = 0;
             begun_ns = spent_ns;
@@ -857,10 +870,7 @@ static void
 forget(void)
 {
     for (size_t each = 0; codes != NULL && each < code_count; each++) {
-        for (int text = 0; text < 3; text++) {
-            free_text(&codes[each].texts[text]);
-        }
-        free_text(&codes[each].table);
+        free_code(&codes[each]);
     }
     free(rows);
     free(codes);
