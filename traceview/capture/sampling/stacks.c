@@ -77,7 +77,7 @@ static PyMethodDef functions[] = {
 #define THREAD_SLOTS 8192
 #define SEEN_SLOTS 8192
 #define MOST_WALKS 4
-#define REST_PER_COST 50
+#define REST_PER_COST 40
 #define COST_ROUNDS 8
 #define MOST_LEARNING_NS 20000000
 #define LONGEST_REST_NS 10000000
@@ -835,21 +835,22 @@ run(void *unused)
     while (!is_over) {
         phase += 0.6180339887498949;
         phase -= phase >= 1;
-        int64_t rest_ns = (int64_t)((double)interval_ns * (0.5 + phase));
-        rest_ns = REST_PER_COST * cost_ns > rest_ns ? REST_PER_COST * cost_ns : rest_ns;
+        int64_t least_ns = REST_PER_COST * cost_ns;
+        int64_t rest_ns = (int64_t)((double)(least_ns > interval_ns ? least_ns : interval_ns) * (0.5 + phase));
         int64_t due_ns = now_ns(CLOCK_MONOTONIC) + rest_ns;
         for (; rest_ns > 0 && !is_over; rest_ns = due_ns - now_ns(CLOCK_MONOTONIC)) {
             struct timespec part = {.tv_nsec = rest_ns < LONGEST_REST_NS ? rest_ns : LONGEST_REST_NS};
             nanosleep(&part, NULL);
         }
         int is_noted = is_open;
-        int64_t late_ns = now_ns(CLOCK_MONOTONIC) - due_ns, before_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
+        int64_t late_ns = now_ns(CLOCK_MONOTONIC) - due_ns;
         if (is_over || !sample(late_ns)) {
             break;
         }
+        int64_t before_ns = spent_ns;
         spent_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
         learned_ns += learning_ns;
-        /* Of the last rounds. What is learned is learned once, and would make the first ones rare. */
+        /* Of the last rounds, with what falling asleep costs. What is learned is learned once, and would make the first ones rare. */
         int64_t passed_over_ns = learned_ns < MOST_LEARNING_NS ? learning_ns : 0;
         cost_ns += (spent_ns - before_ns - passed_over_ns - cost_ns) / COST_ROUNDS;
         learning_ns = 0;
