@@ -76,7 +76,7 @@ static PyMethodDef functions[] = {
 #define SLOTS (1 << 17)
 #define THREAD_SLOTS 8192
 #define SEEN_SLOTS 8192
-#define MOST_WALKS 4
+#define MOST_WALKS 8
 #define REST_PER_COST 40
 #define COST_ROUNDS 8
 #define MOST_LEARNING_NS 20000000
