@@ -14,7 +14,7 @@ import sysconfig
 import time
 import zlib
 from base64 import b64decode
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread, get_ident
@@ -139,8 +139,9 @@ def test_python_that_computes_is_sampled(sampler: str) -> None:
     if sampler == "native":
         assert read.held is not None
         assert read.held.tolist() == [*column(sidecar, "held", "i")]
-        # Nobody else wants the lock.
-        assert (read.held >= 0).mean() > 0.8
+        is_main = [thread["name"] == "MainThread" for _, thread, _ in rows]
+        # Others hardly want the lock.
+        assert (read.held[is_main] >= 0).mean() > 0.8
     else:
         assert read.held is None
 
@@ -186,7 +187,7 @@ def test_samples_lie_where_a_thread_spends_its_time(count: int) -> None:
         time.sleep(0.004)
 
     parts = (sort, pack, compute, rest)
-    spent: Counter[tuple[int, str]] = Counter()  # type: ignore[assignment]  # of seconds
+    spent: defaultdict[tuple[int, str], float] = defaultdict(float)
     others = [Thread(target=work) for _ in range(count - 1)]
 
     def all_work() -> None:

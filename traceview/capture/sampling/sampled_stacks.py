@@ -176,7 +176,7 @@ def _pairs(raw: bytes) -> zip[tuple[int, int]]:
 def _stand_in(file: str, name: str, full_name: str, first_line: int, table: bytes) -> CodeType:
     """Code with the lines of another, which may be gone; from Python 3.11 on it has a qualified name."""
     code = (lambda: None).__code__
-    named = {"co_qualname": full_name} if hasattr(code, "co_qualname") else {}
+    named: dict[str, Any] = {"co_qualname": full_name} if hasattr(code, "co_qualname") else {}
     return code.replace(
         co_filename=file, co_name=name, co_firstlineno=first_line, co_linetable=table, **named
     )
