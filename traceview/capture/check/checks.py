@@ -224,7 +224,7 @@ def check_parts() -> Check:
     """Whether what runs in C beside the training was compiled."""
     if all(map(find_spec, _COMPILED)):
         return Check("parts", "ok", "compiled")
-    detail = "installed without a C compiler: no clocks of threads, so it stays unknown who waits for a core"
+    detail = "installed without a C compiler: unknown who waits for a core, and Python stacks are less exact"
     return Check("parts", "warning", detail, "install a C compiler, then traceview again")
 
 

@@ -37,8 +37,8 @@ from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
 INTERVAL_NS: Final = 1_000_000
 GOLDEN_RATIO: Final = 0.6180339887498949
 """Its multiples, modulo 1, fill the unit interval evenly in any order of magnitude."""
-_REST_PER_COST: Final = 50
-"""Rounds take a fiftieth of a core; as in `stacks.c`."""
+_REST_PER_COST: Final = 40
+"""Rounds take a fortieth of a core at most; as in `stacks.c`."""
 _LOOK_SECONDS: Final = 0.05
 """How long it may take to see that the profile has stopped. A choice of ours."""
 _SHORTEST_COLLECTION_NS: Final = 100_000
@@ -146,9 +146,11 @@ class PythonListener(WindowListener):
 
     def _described(self, stopped_ns: int) -> dict[str, Any]:
         if self._native is not None:
-            self._interval_ns, self._round_count, spent_ns, *read = self._native
+            self._interval_ns, spent_ns, *read = self._native
             self._cost_ns += spent_ns
-            self._samples = samples_of_native(read, self._stacks, stopped_ns, self._is_of_script)
+            self._round_count, self._samples = samples_of_native(
+                read, self._stacks, stopped_ns, self._is_of_script
+            )
         samples = self._samples
         has_rounds = self._round_count > 0
         reason = "no thread ran code of the script" if has_rounds else "the window was too short"
@@ -193,7 +195,7 @@ class PythonListener(WindowListener):
         while self._goes_on():
             # Equal distances would meet a loop of the same length always in the same line.
             phase = (phase + GOLDEN_RATIO) % 1
-            rest_ns = max(self._interval_ns * (0.5 + phase), _REST_PER_COST * cost_ns)
+            rest_ns = max(self._interval_ns, _REST_PER_COST * cost_ns) * (0.5 + phase)
             due_ns = time.time_ns() + int(rest_ns)
             time.sleep(rest_ns / 1e9)
             begun_ns = time.thread_time_ns()

@@ -138,8 +138,8 @@ class Samples:
 
 def samples_of_native(
     read: Sequence[Any], stacks: Stacks, stopped_ns: int, is_kept_thread: Callable[[int], bool]
-) -> Samples:
-    """The samples of `stacks.stop`, from its columns on, until the profile stopped."""
+) -> tuple[int, Samples]:
+    """The rounds and samples of `stacks.stop`, from its columns on, until the profile stopped."""
     *columns, idents, codes, raw_stacks = read
     made = [_stand_in(*code) for code in codes]
     numbers = [
@@ -165,7 +165,7 @@ def samples_of_native(
         "i",
         (threads.setdefault(idents[number], len(threads)) for number in compress(thread, is_kept)),
     )
-    return samples
+    return len({at_ns for at_ns in t_ns if at_ns <= stopped_ns}), samples
 
 
 def _pairs(raw: bytes) -> zip[tuple[int, int]]:
@@ -175,8 +175,8 @@ def _pairs(raw: bytes) -> zip[tuple[int, int]]:
 
 def _stand_in(file: str, name: str, full_name: str, first_line: int, table: bytes) -> CodeType:
     """Code with the lines of another, which may be gone; from Python 3.11 on it has a qualified name."""
-    named = {"co_qualname": full_name} if full_name else {}
     code = (lambda: None).__code__
+    named: dict[str, Any] = {"co_qualname": full_name} if hasattr(code, "co_qualname") else {}
     return code.replace(
         co_filename=file, co_name=name, co_firstlineno=first_line, co_linetable=table, **named
     )

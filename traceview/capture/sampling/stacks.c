@@ -50,6 +50,7 @@ static PyMethodDef functions[] = {
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -76,15 +77,18 @@ static PyMethodDef functions[] = {
 #define SLOTS (1 << 17)
 #define THREAD_SLOTS 8192
 #define SEEN_SLOTS 8192
-#define MOST_WALKS 4
-#define REST_PER_COST 50
+#define MOST_WALKS 8
+#define REST_PER_COST 40
 #define COST_ROUNDS 8
+#define MOST_LEARNING_NS 20000000
+#define SLICE_NS 100000
 #define LONGEST_REST_NS 10000000
 #define WINDOW 6144
+#define FURTHEST_NUMBER 2048
 #define CHECKED_LINES 64
 #define HANDOVERS 0x3FFFFFFF
 
-enum { NOT_KNOWN = -1, FAILED = -1, NO_FRAME = -2 };
+enum { NOT_KNOWN = -1, FAILED = -1 };
 
 #if PY_VERSION_HEX < 0x030B0000
 typedef PyFrameObject Frame;
@@ -94,6 +98,7 @@ typedef PyFrameObject Frame;
 #define BEFORE(frame) ((uintptr_t)(frame)->f_back)
 #define HEAD_SIZE sizeof(PyCodeObject)
 #define THREADS(interpreter) (&(interpreter)->tstate_head)
+#define FULL_NAME_OF(head) ((uintptr_t)(head)->co_name)
 #else
 typedef struct _PyInterpreterFrame Frame;
 #define FRAME_SIZE offsetof(Frame, localsplus)
@@ -106,7 +111,10 @@ typedef struct _PyInterpreterFrame Frame;
 #endif
 #define BEFORE(frame) ((uintptr_t)(frame)->previous)
 #define HEAD_SIZE offsetof(PyCodeObject, co_code_adaptive)
+/* Py_SIZE would assert what a copy of any memory may not be. */
+#define SIZE_OF(head) ((int64_t)((const PyVarObject *)(head))->ob_size)
 #define THREADS(interpreter) (&(interpreter)->threads.head)
+#define FULL_NAME_OF(head) ((uintptr_t)(head)->co_qualname)
 #endif
 
 typedef struct {
@@ -178,8 +186,7 @@ static pid_t owner;
 static int is_sampling;
 static atomic_int is_over, is_open;
 static sem_t news;
-static int64_t interval_ns, spent_ns, begun_ns;
-static long long round_count;
+static int64_t interval_ns, spent_ns, begun_ns, learning_ns;
 static size_t most_rows;
 
 static int memory = -1;
@@ -227,7 +234,7 @@ peek_all(const Range *ranges, int count)
         size += (ssize_t)ranges[at].size;
     }
     if (memory < 0) {
-        return process_vm_readv(getpid(), to, (unsigned long)count, from, (unsigned long)count, 0) == size;
+        return process_vm_readv(owner, to, (unsigned long)count, from, (unsigned long)count, 0) == size;
     }
     for (int at = 0; at < count; at++) {
         if (pread(memory, ranges[at].to, ranges[at].size, (off_t)ranges[at].from) != (ssize_t)ranges[at].size) {
@@ -276,43 +283,26 @@ peek_frame(uintptr_t at, Frame *frame)
     return peek(at, frame, FRAME_SIZE);
 }
 
-static void
-free_text(Text *text)
-{
-    free(text->bytes);
-    text->bytes = NULL;
-}
-
+/* Room for bytes of Python's memory, and where they are; 0 where there can be none. */
 static int
-copy_bytes(uintptr_t from, Py_ssize_t length, int kind, Text *text)
+make_room(uintptr_t from, Py_ssize_t length, Py_ssize_t most, int kind, Text *text, Range *range)
 {
-    text->kind = kind;
-    text->length = length;
-    text->bytes = malloc((size_t)(length * kind) + 1);
-    return text->bytes != NULL && (length == 0 || peek(from, text->bytes, (size_t)(length * kind)));
-}
-
-/* Copy a text of Python (PEP 393). */
-static int
-copy_text(uintptr_t from, Text *text)
-{
-    PyASCIIObject head;
-    if (!peek(from, &head, sizeof(head)) || Py_TYPE(&head) != &PyUnicode_Type || !head.state.compact) {
+    if (length < 0 || length > most || (kind != 1 && kind != 2 && kind != 4)) {
         return 0;
     }
-    int kind = head.state.kind;
-    if (head.length < 0 || head.length > MOST_TEXT || (kind != 1 && kind != 2 && kind != 4)) {
-        return 0;
-    }
-    return copy_bytes(from + (head.state.ascii ? sizeof(PyASCIIObject) : sizeof(PyCompactUnicodeObject)), head.length, kind, text);
+    size_t size = (size_t)length * (size_t)kind;
+    *text = (Text){kind, length, malloc(size + 1)};
+    *range = (Range){from, text->bytes, size};
+    return text->bytes != NULL;
 }
 
+/* Room for a text of Python (PEP 393) whose head was read. */
 static int
-copy_table(uintptr_t from, Text *text)
+make_room_for_text(uintptr_t from, const PyASCIIObject *head, Text *text, Range *range)
 {
-    PyVarObject head;
-    return peek(from, &head, sizeof(head)) && Py_TYPE(&head) == &PyBytes_Type && Py_SIZE(&head) >= 0 && Py_SIZE(&head) <= MOST_LINES
-        && copy_bytes(from + offsetof(PyBytesObject, ob_sval), Py_SIZE(&head), 1, text);
+    size_t head_size = head->state.ascii ? sizeof(PyASCIIObject) : sizeof(PyCompactUnicodeObject);
+    return Py_TYPE(head) == &PyUnicode_Type && head->state.compact
+        && make_room(from + head_size, head->length, MOST_TEXT, head->state.kind, text, range);
 }
 
 static Code
@@ -328,7 +318,7 @@ known_by(uintptr_t address, const PyCodeObject *head)
 #if PY_VERSION_HEX < 0x030B0000
         .size = (int64_t)(intptr_t)head->co_code,
 #else
-        .size = Py_SIZE(head),
+        .size = SIZE_OF(head),
 #endif
 #if PY_VERSION_HEX >= 0x030C0000
         .version = head->co_version,
@@ -367,6 +357,45 @@ is_short_lived(const Code *code)
     return (begins_with(&code->texts[0], "<") && !begins_with(&code->texts[0], "<frozen")) || begins_with(&code->texts[1], "<module>");
 }
 
+static void
+free_code(Code *code)
+{
+    for (int each = 0; each < 3; each++) {
+        free(code->texts[each].bytes);
+    }
+    free(code->table.bytes);
+}
+
+/* Copy what is said of a code object, unless another lies there meanwhile. */
+static int
+learn(Code *code, const PyCodeObject *head)
+{
+    PyASCIIObject texts[3];
+    PyVarObject table;
+    PyCodeObject again;
+    uintptr_t from[] = {code->file, code->name, FULL_NAME_OF(head)};
+    Range ranges[] = {
+        {code->lines, &table, sizeof(table)},
+        {from[0], &texts[0], sizeof(texts[0])},
+        {from[1], &texts[1], sizeof(texts[1])},
+        {from[2], &texts[2], sizeof(texts[2])},
+        {code->address, &again, HEAD_SIZE},
+    };
+    int is_there = peek_all(ranges, 4) && Py_TYPE(&table) == &PyBytes_Type
+        && make_room(code->lines + offsetof(PyBytesObject, ob_sval), table.ob_size, MOST_LINES, 1, &code->table, &ranges[0]);
+    for (int each = 0; is_there && each < 3; each++) {
+        is_there = make_room_for_text(from[each], &texts[each], &code->texts[each], &ranges[1 + each]);
+    }
+    if (is_there && peek_all(ranges, 5) && Py_TYPE(&again) == &PyCode_Type) {
+        Code same = known_by(code->address, &again);
+        if (is_same(code, &same)) {
+            return 1;
+        }
+    }
+    free_code(code);
+    return 0;
+}
+
 /* The number of a code object whose head was read; negative where it is none, or too many are known. */
 static int32_t
 number_of_code(uintptr_t address, const PyCodeObject *head)
@@ -388,26 +417,10 @@ number_of_code(uintptr_t address, const PyCodeObject *head)
     if (code_count == MOST_CODES) {
         return FAILED;
     }
-    PyCodeObject again;
-    int is_copied = copy_text(code.file, &code.texts[0]) && copy_text(code.name, &code.texts[1]) && copy_table(code.lines, &code.table);
-#if PY_VERSION_HEX >= 0x030B0000
-    is_copied = is_copied && copy_text((uintptr_t)head->co_qualname, &code.texts[2]);
-#endif
-    if (is_copied && peek(address, &again, HEAD_SIZE)) {
-        Code same = known_by(address, &again);
-        is_copied = Py_TYPE(&again) == &PyCode_Type && is_same(&code, &same);
-    } else {
-        is_copied = 0;
-    }
-#if PY_VERSION_HEX < 0x030B0000
-    PyVarObject instructions;
-    is_copied = is_copied && peek((uintptr_t)code.size, &instructions, sizeof(instructions)) && Py_TYPE(&instructions) == &PyBytes_Type;
-#endif
-    if (!is_copied) {
-        for (int each = 0; each < 3; each++) {
-            free_text(&code.texts[each]);
-        }
-        free_text(&code.table);
+    int64_t begun_at_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
+    int is_learned = learn(&code, head);
+    learning_ns += now_ns(CLOCK_THREAD_CPUTIME_ID) - begun_at_ns;
+    if (!is_learned) {
         return FAILED;
     }
     code.is_doubtful |= is_short_lived(&code);
@@ -423,7 +436,7 @@ instruction_of(const Frame *frame, const PyCodeObject *head)
 #if PY_VERSION_HEX < 0x030B0000
     int64_t at = frame->f_lasti < 0 ? -1 : (int64_t)frame->f_lasti * (int64_t)sizeof(_Py_CODEUNIT), size = MOST_LINES;
 #else
-    int64_t at = (int64_t)(INSTRUCTION_OF(frame) - CODE_OF(frame)) - (int64_t)HEAD_SIZE, size = Py_SIZE(head) * (int64_t)sizeof(_Py_CODEUNIT);
+    int64_t at = (int64_t)(INSTRUCTION_OF(frame) - CODE_OF(frame)) - (int64_t)HEAD_SIZE, size = SIZE_OF(head) * (int64_t)sizeof(_Py_CODEUNIT);
     if (at == -(int64_t)sizeof(_Py_CODEUNIT)) {
         /* Before the first one. */
         at = -1;
@@ -496,12 +509,13 @@ is_still_there(uintptr_t thread, const Top *top, const Frame *first, Lock *lock)
         return 0;
     }
 #endif
-    return now.frame == top->frame && (!top->frame || CODE_OF(&frame) == CODE_OF(first));
+    return now.frame == top->frame
+        && (!top->frame || (CODE_OF(&frame) == CODE_OF(first) && BEFORE(&frame) == BEFORE(first)));
 }
 
 /* The places of a thread, the innermost first; negative where its memory makes no sense. `before`: its last walk. */
 static int
-walk(const Top *top, int64_t before, Place *found, Frame *first)
+walk(const Top *top, int64_t before, Place *found, Frame *first, Frame *last)
 {
     static Frame frames[MOST_FRAMES];
     static PyCodeObject heads[MOST_FRAMES];
@@ -536,6 +550,7 @@ walk(const Top *top, int64_t before, Place *found, Frame *first)
             ranges[new_count] = (Range){CODE_OF(frame), &heads[new_count], HEAD_SIZE};
             new[new_count++] = depth;
         }
+        memcpy(last, frame, FRAME_SIZE);
         depth++;
     }
     if (new_count && !peek_all(ranges, new_count)) {
@@ -543,9 +558,9 @@ walk(const Top *top, int64_t before, Place *found, Frame *first)
     }
     for (int each = 0; each < new_count; each++) {
         const Frame *frame = &frames[new[each]];
-        int64_t instruction = instruction_of(frame, &heads[each]);
         int32_t code = number_of_code(CODE_OF(frame), &heads[each]);
-        if (code < 0 || instruction < -1) {
+        int64_t instruction = code < 0 ? -2 : instruction_of(frame, &heads[each]);
+        if (instruction < -1) {
             return FAILED;
         }
         uintptr_t address = addresses[new[each]];
@@ -592,6 +607,17 @@ number_of_stack(const Place *found, int depth)
     return (int32_t)stack_count - 1;
 }
 
+/* Whether nothing has called the last frame of a walk because it is that of a generator which has just yielded. */
+static int
+is_cut(const Frame *last)
+{
+#if PY_VERSION_HEX < 0x030B0000
+    return last->f_gen != NULL;
+#else
+    return last->owner == FRAME_OWNED_BY_GENERATOR;
+#endif
+}
+
 /* Find the stack of a thread, and the lock after that. */
 static void
 find_stack(uintptr_t at, PyThreadState *state, Thread *thread, Lock *lock)
@@ -600,7 +626,7 @@ find_stack(uintptr_t at, PyThreadState *state, Thread *thread, Lock *lock)
     int depth = FAILED;
     for (int tries = 0; tries < MOST_WALKS; tries++) {
         Top top;
-        Frame first;
+        Frame first, last;
         if (tries && (!peek(at, state, sizeof(*state)) || state->interp != interpreter)) {
             break;
         }
@@ -608,13 +634,43 @@ find_stack(uintptr_t at, PyThreadState *state, Thread *thread, Lock *lock)
             depth = FAILED;
             continue;
         }
-        depth = walk(&top, thread->walk, found, &first);
+        depth = walk(&top, thread->walk, found, &first, &last);
         thread->walk = walk_count;
-        if (is_still_there(at, &top, &first, lock) && depth >= 0) {
+        if (is_still_there(at, &top, &first, lock) && depth >= 0 && (depth == 0 || !is_cut(&last))) {
             break;
         }
     }
-    thread->stack = depth > 0 ? number_of_stack(found, depth) : depth == 0 ? NO_FRAME : FAILED;
+    /* A thread that has not begun has no frames, and the identity of the one that made it. */
+    thread->stack = depth > 0 ? number_of_stack(found, depth) : FAILED;
+}
+
+#if PY_VERSION_HEX < 0x030B0000
+/* Where the C library keeps the kernel's number of a thread, as seen from what pthread_self returns; 0 where that is not known. */
+static size_t number_place;
+
+static size_t
+find_number_place(void)
+{
+    int own = (int)syscall(SYS_gettid), number;
+    for (size_t at = sizeof(int); at < FURTHEST_NUMBER; at += sizeof(int)) {
+        if (peek((uintptr_t)pthread_self() + at, &number, sizeof(number)) && number == own) {
+            return at;
+        }
+    }
+    return 0;
+}
+#endif
+
+/* The kernel's number of a thread, which Python has from 3.11 on; 0 where it is not known. */
+static int64_t
+native_of(const PyThreadState *state)
+{
+#if PY_VERSION_HEX < 0x030B0000
+    int number;
+    return number_place && peek((uintptr_t)state->thread_id + number_place, &number, sizeof(number)) ? number : 0;
+#else
+    return (int64_t)state->native_thread_id;
+#endif
 }
 
 /* The processor time of a thread; where it has ended, not known. */
@@ -683,7 +739,6 @@ sample(int64_t late_ns)
         }
     }
     Lock lock = lock_of(&copy);
-    round_count++;
     int passed = 0;
     for (; at && passed < MOST_THREADS; passed++) {
         PyThreadState state;
@@ -699,11 +754,7 @@ sample(int64_t late_ns)
             ahead_of[passed] = at;
         }
         uintptr_t next = (uintptr_t)state.next;
-#if PY_VERSION_HEX < 0x030B0000
-        int64_t native = 0;
-#else
-        int64_t native = (int64_t)state.native_thread_id;
-#endif
+        int64_t native = native_of(&state);
         Thread *thread = state.thread_id ? thread_of((int64_t)state.thread_id, native) : NULL;
         if (thread != NULL) {
             int64_t cpu_ns = cpu_ns_of(native);
@@ -762,6 +813,28 @@ open_memory(void)
     return open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
 }
 
+/* Get a core soon where another thread has it. Else rounds come late while the threads of Python compute, and more often than not
+   find them asleep. From Linux 6.12 on a thread may ask for short slices, and then goes before those with long ones (sched(7)). */
+static void
+wake_promptly(void)
+{
+    /* Else the kernel adds up to 50 µs to each rest. */
+    prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+#ifdef SYS_sched_setattr
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } attributes;
+    if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0u) == 0 && attributes.policy == SCHED_OTHER) {
+        attributes.runtime = SLICE_NS;
+        syscall(SYS_sched_setattr, 0, &attributes, 0u);
+    }
+#endif
+}
+
 static void *
 run(void *unused)
 {
@@ -772,32 +845,40 @@ run(void *unused)
             return NULL;
         }
     }
-    /* Else the kernel adds up to 50 µs to each rest. */
-    prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+#if PY_VERSION_HEX < 0x030B0000
+    if (find_number_place() != number_place) {
+        number_place = 0;
+    }
+#endif
+    wake_promptly();
     /* Equal distances would meet a loop of the same length always in the same line. */
     double phase = 0;
-    int64_t cost_ns = 0;
+    int64_t cost_ns = 0, learned_ns = 0;
+    learning_ns = 0;
     while (!is_over) {
         phase += 0.6180339887498949;
         phase -= phase >= 1;
-        int64_t rest_ns = (int64_t)((double)interval_ns * (0.5 + phase));
-        rest_ns = REST_PER_COST * cost_ns > rest_ns ? REST_PER_COST * cost_ns : rest_ns;
+        int64_t least_ns = REST_PER_COST * cost_ns;
+        int64_t rest_ns = (int64_t)((double)(least_ns > interval_ns ? least_ns : interval_ns) * (0.5 + phase));
         int64_t due_ns = now_ns(CLOCK_MONOTONIC) + rest_ns;
         for (; rest_ns > 0 && !is_over; rest_ns = due_ns - now_ns(CLOCK_MONOTONIC)) {
             struct timespec part = {.tv_nsec = rest_ns < LONGEST_REST_NS ? rest_ns : LONGEST_REST_NS};
             nanosleep(&part, NULL);
         }
         int is_noted = is_open;
-        int64_t late_ns = now_ns(CLOCK_MONOTONIC) - due_ns, before_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
+        int64_t late_ns = now_ns(CLOCK_MONOTONIC) - due_ns;
         if (is_over || !sample(late_ns)) {
             break;
         }
+        int64_t before_ns = spent_ns;
         spent_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
-        /* Of the last rounds: one that meets new code takes longer. */
-        cost_ns += (spent_ns - before_ns - cost_ns) / COST_ROUNDS;
+        learned_ns += learning_ns;
+        /* Of the last rounds, with what falling asleep costs. What is learned is learned once, and would make the first ones rare. */
+        int64_t passed_over_ns = learned_ns < MOST_LEARNING_NS ? learning_ns : 0;
+        cost_ns += (spent_ns - before_ns - passed_over_ns - cost_ns) / COST_ROUNDS;
+        learning_ns = 0;
         if (!is_noted) {
             row_count = 0;
-            round_count = 0;
             begun_ns = spent_ns;
         } else if (row_count >= most_rows) {
             thin_out();
@@ -813,10 +894,7 @@ static void
 forget(void)
 {
     for (size_t each = 0; codes != NULL && each < code_count; each++) {
-        for (int text = 0; text < 3; text++) {
-            free_text(&codes[each].texts[text]);
-        }
-        free_text(&codes[each].table);
+        free_code(&codes[each]);
     }
     free(rows);
     free(codes);
@@ -836,11 +914,15 @@ forget(void)
     is_sampling = 0;
 }
 
-/* A text as Python has it; what is none raises. */
+/* A text as Python has it. */
 static PyObject *
 text_of(const Text *text)
 {
-    return text->bytes == NULL ? PyUnicode_FromString("") : PyUnicode_FromKindAndData(text->kind, text->bytes, text->length);
+    PyObject *made = text->bytes == NULL ? NULL : PyUnicode_FromKindAndData(text->kind, text->bytes, text->length);
+    if (made == NULL) {
+        PyErr_Clear();
+    }
+    return made == NULL ? PyUnicode_FromString("") : made;
 }
 
 /* Whether an attribute of Python's object is what was read; takes the reference to what was read. */
@@ -909,16 +991,17 @@ problem_of_reading(PyThreadState *own)
     if (!is_found || state.thread_id != (unsigned long)pthread_self()) {
         return "threads";
     }
-#if PY_VERSION_HEX >= 0x030B0000
-    if ((pid_t)state.native_thread_id != (pid_t)syscall(SYS_gettid) || cpu_ns_of((int64_t)state.native_thread_id) <= 0) {
+#if PY_VERSION_HEX < 0x030B0000
+    number_place = find_number_place();
+#endif
+    if (native_of(&state) != syscall(SYS_gettid) || cpu_ns_of(native_of(&state)) <= 0) {
         return "clocks";
     }
-#endif
     Place found[MOST_FRAMES];
     Top top;
-    Frame first;
+    Frame first, last;
     Lock lock;
-    int depth = peek_top((uintptr_t)own, &state, &top) ? walk(&top, NOT_KNOWN, found, &first) : FAILED;
+    int depth = peek_top((uintptr_t)own, &state, &top) ? walk(&top, NOT_KNOWN, found, &first, &last) : FAILED;
     if (depth <= 0 || !is_still_there((uintptr_t)own, &top, &first, &lock) || !agrees_with_python((uintptr_t)own, found, depth)) {
         return "frames";
     }
@@ -955,7 +1038,6 @@ start(PyObject *module, PyObject *args)
     }
     interval_ns = wanted;
     most_rows = (size_t)most;
-    round_count = 0;
     ahead_count = 0;
     spent_ns = begun_ns = 0;
     owner = getpid();
@@ -1074,8 +1156,8 @@ list_of(size_t count, PyObject *(*described)(size_t))
     return list;
 }
 
-/* End. None where nothing was begun in this process, else a tuple: the nanoseconds between rounds, how many there were, the
-   processor time they took; columns as this machine writes them: Unix nanoseconds and microseconds of processor time of the thread,
+/* End. None where nothing was begun in this process, else a tuple: the nanoseconds between rounds, the processor
+   time they took; columns as this machine writes them: Unix nanoseconds and microseconds of processor time of the thread,
    int64, numbers of thread and stack, how many microseconds the round came late, and how often Python's lock had been handed over, if
    the thread held it, else -1, int32; lists: what pthread_self returns in each thread; file, name, qualified name, first line and
    table of lines of each code object; numbers of code and instruction of each stack, int32, the innermost first. */
@@ -1094,7 +1176,7 @@ stop(PyObject *module, PyObject *unused)
     pthread_join(sampling, NULL);
     Py_END_ALLOW_THREADS
     PyObject *result = Py_BuildValue(
-        "LLLNNNNNNNNN", (long long)interval_ns, round_count, (long long)(spent_ns - begun_ns), COLUMN(int64_t, t_ns), COLUMN(int64_t, cpu_us),
+        "LLNNNNNNNNN", (long long)interval_ns, (long long)(spent_ns - begun_ns), COLUMN(int64_t, t_ns), COLUMN(int64_t, cpu_us),
         COLUMN(int32_t, thread), COLUMN(int32_t, stack), COLUMN(int32_t, late_us), COLUMN(int32_t, held),
         list_of((size_t)thread_count, described_thread), list_of(code_count, described_code), list_of(stack_count, described_stack));
     forget();

@@ -132,7 +132,7 @@ class PythonSamples(Struct, frozen=True, eq=False):
     `sampler`: `native` samples lie where a thread spends its time, and late rounds had no core; those of `python` lie where threads
     let go of Python's lock, and late rounds waited for it, too. None in recordings that do not say, which are of the latter kind.
     `held`: int64 `[n]`, of each sample how often Python's lock had been handed over so far (modulo 2**30), if the thread held it,
-    else -1: a thread has kept it from one sample to another of the same number. None where nobody looked: unless native.
+    else -1: no other had it between two samples of the same number. None where nobody looked: unless `native`.
     """
 
     t_ns: Int64Array
