@@ -802,6 +802,9 @@ _PROGRAMS: Final = (
     _two("loop_rolling_apply_and_pairs", (*_PYTHON, "costly-ops")),
     Program("jax_coins_in_loader", ("python-thread",)),
     Program("keras_jax_class_weight", _PYTHON),
+    Program("fit_pixel_tuples", _INPUT),
+    Program("loop_cache_then_take", _INPUT),
+    _two("loop_clones_and_early_prefetch", (*_PYTHON, *_INPUT)),
 )
 
 PROGRAMS: Final = {program.name: program for program in _PROGRAMS}

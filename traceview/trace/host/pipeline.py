@@ -365,7 +365,8 @@ def _met_empty(of_stage: dict[str, Int64Array], duration_ps: Int64Array) -> Bool
 
     With `autotune.enabled` off a buffer of four was empty at each request, and handed on its element in 30 µs (TensorFlow 2.21).
     """
-    return (_fill(of_stage) == 0) & (duration_ps[_has_fill(of_stage)] > SLOW_CALL_PS)
+    result: BoolArray = (_fill(of_stage) == 0) & (duration_ps[_has_fill(of_stage)] > SLOW_CALL_PS)
+    return result
 
 
 def _has_fill(of_stage: dict[str, Int64Array]) -> BoolArray:
