@@ -88,7 +88,7 @@ class PythonListener(WindowListener):
         # By what pthread_self returns in a thread that Python has started: its name and native identifier.
         self._names: dict[int, tuple[str, int | None]] = {}
         self._interval_ns = INTERVAL_NS
-        self._round_count = self._cost_ns = 0
+        self._round_count = self._cost_ns = self._ended_ns = 0
         self._problem: str | None = None
         self._native_problem: str | None = "no module"
         self._native: tuple[Any, ...] | None = None
@@ -151,7 +151,9 @@ class PythonListener(WindowListener):
             self._round_count, self._samples = samples_of_native(
                 read, self._stacks, stopped_ns, self._is_of_script
             )
-        samples = self._samples
+        samples, window_ns = self._samples, max(stopped_ns - self._started_ns, 0)
+        # It takes a while to see that the profile has stopped.
+        sampled_ns = max(self._ended_ns - self._started_ns, window_ns, 1)
         has_rounds = self._round_count > 0
         reason = "no thread ran code of the script" if has_rounds else "the window was too short"
         names = [(ident, *self._names.get(ident, (None, None))) for ident in samples.threads]
@@ -160,8 +162,8 @@ class PythonListener(WindowListener):
             "sampler": "python" if self._native_problem else "native",
             "interval_ns": self._interval_ns,
             "round_count": self._round_count,
-            "window_ns": max(stopped_ns - self._started_ns, 0),
-            "cost_ns": self._cost_ns,
+            "window_ns": window_ns,
+            "cost_ns": self._cost_ns * window_ns // sampled_ns,
             "threads": [
                 {"ident": ident, "name": name and masked_thread(name), "native_id": native_id}
                 for ident, name, native_id in names
@@ -182,9 +184,9 @@ class PythonListener(WindowListener):
         except Exception as error:
             self._problem = reason_of(error)
         finally:
+            self._cost_ns, self._ended_ns = time.thread_time_ns(), time.time_ns()
             if self._native_problem is None and _STACKS is not None:
                 self._native = _STACKS.stop()
-            self._cost_ns += time.thread_time_ns()
 
     def _goes_on(self) -> bool:
         return not self._is_stopping and self._sidecar.is_recording

@@ -305,6 +305,14 @@ make_room_for_text(uintptr_t from, const PyASCIIObject *head, Text *text, Range 
         && make_room(from + head_size, head->length, MOST_TEXT, head->state.kind, text, range);
 }
 
+/* Whether what was read is a code object. One that was freed looks like it, but for the count of its references, where Python keeps
+   the next free block. */
+static int
+is_code(const PyCodeObject *head)
+{
+    return Py_TYPE(head) == &PyCode_Type && Py_REFCNT(head) > 0 && Py_REFCNT(head) <= UINT32_MAX;
+}
+
 static Code
 known_by(uintptr_t address, const PyCodeObject *head)
 {
@@ -386,7 +394,7 @@ learn(Code *code, const PyCodeObject *head)
     for (int each = 0; is_there && each < 3; each++) {
         is_there = make_room_for_text(from[each], &texts[each], &code->texts[each], &ranges[1 + each]);
     }
-    if (is_there && peek_all(ranges, 5) && Py_TYPE(&again) == &PyCode_Type) {
+    if (is_there && peek_all(ranges, 5) && is_code(&again)) {
         Code same = known_by(code->address, &again);
         if (is_same(code, &same)) {
             return 1;
@@ -400,7 +408,7 @@ learn(Code *code, const PyCodeObject *head)
 static int32_t
 number_of_code(uintptr_t address, const PyCodeObject *head)
 {
-    if (Py_TYPE(head) != &PyCode_Type) {
+    if (!is_code(head)) {
         return FAILED;
     }
     Code code = known_by(address, head);
