@@ -48,6 +48,7 @@ def python_group(
     collections: Sequence[tuple[int, int, int]] = (),
     late_us: Sequence[int] | None = None,
     held: Sequence[int] | None = None,
+    sampler: str | None = None,
 ) -> dict[str, Any]:
     """The group of these samples, in time order. `cpu_us`: the processor time of the thread at each of them. `late_us`: by how
     much the round of each came late. `held`: how often the lock had been handed over, where the thread had it; else -1.
@@ -83,6 +84,7 @@ def python_group(
     tables = {"files": files, "functions": functions, "frames": frames, "stacks": stacks}
     return {
         "reason": None,
+        "sampler": sampler,
         "interval_ns": 1_000_000,
         "window_ns": 300_000_000,
         "cost_ns": 6_000_000,

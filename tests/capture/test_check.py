@@ -196,7 +196,7 @@ def test_the_command(command: Command, tmp_path: Path, monkeypatch: pytest.Monke
     assert (done.code, "absent.py: No such file" in " ".join(done.out.split())) == (8, True)
 
 
-@pytest.mark.parametrize("missing", ["", "thread_clocks", "native"])
+@pytest.mark.parametrize("missing", ["", "thread_clocks", "stacks", "native"])
 def test_parts_that_were_not_compiled(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def found(name: str) -> object | None:
         return None if missing and name.endswith(missing) else object()

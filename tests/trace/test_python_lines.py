@@ -317,7 +317,7 @@ def test_the_id_of_a_line_is_a_hash_of_the_thread(address: int, line_id: int) ->
     st.booleans(),
 )
 def test_the_line_is_that_of_most_time_in_the_spans(
-    rows: list[tuple[int, int, int]], edges: list[int], is_punctual: bool
+    rows: list[tuple[int, int, int]], edges: list[int], is_native: bool
 ) -> None:
     """Against a recount, half a nanosecond by half a nanosecond."""
     stacks: list[tuple[Line, ...]] = [
@@ -333,15 +333,17 @@ def test_the_line_is_that_of_most_time_in_the_spans(
         user = next((row for row in lines if row[3]), lines[0])
         before = max((before for before in rounds if before < ns), default=ns)
         after = min((after for after in rounds if after > ns), default=ns)
-        # Round by round on half nanoseconds; one that did not come late shares the time to its neighbours with them.
-        since, until = (before + ns, ns + after) if is_punctual else (2 * before, 2 * ns)
+        # Round by round on half nanoseconds; one that needs no lock shares the time to its neighbours with them, however late.
+        since, until = (before + ns, ns + after) if is_native else (2 * before, 2 * ns)
         for start, end in spans:
             if thread == MAIN and start < ns <= end:
                 moments = sum(2 * start <= moment < 2 * end for moment in range(since, until))
                 of_function[user[:2]] += moments
                 of_line[user[:2], user[2]] += moments
-    late_us = [0] * len(samples) if is_punctual else None
-    line = _lines_of(samples, late_us=late_us)(MAIN, [a for a, _ in spans], [b for _, b in spans])
+    late_us, sampler = ([1000] * len(samples), "native") if is_native else (None, None)
+    line = _lines_of(samples, late_us=late_us, sampler=sampler)(
+        MAIN, [a for a, _ in spans], [b for _, b in spans]
+    )
     if not of_function.total():
         assert line is None
         return
@@ -409,10 +411,11 @@ def _lines_of(
     cpu_us: Sequence[int] | None = None,
     late_us: Sequence[int] | None = None,
     held: Sequence[int] | None = None,
+    sampler: str | None = None,
 ) -> Callable[..., Any]:
     if not samples:
         return lambda *_: None
-    lines = python_lines_of(samples, cpu_us, late_us, held)
+    lines = python_lines_of(samples, cpu_us, late_us, held, sampler=sampler)
     return lambda thread, start, end: lines.at(thread, np.array(start) * 1000, np.array(end) * 1000)
 
 
@@ -422,8 +425,9 @@ def python_lines_of(
     late_us: Sequence[int] | None = None,
     held: Sequence[int] | None = None,
     clocks: dict[int, Any] | None = None,
+    sampler: str | None = None,
 ) -> PythonLines:
-    group = python_group(samples, THREADS, cpu_us, late_us=late_us, held=held)
+    group = python_group(samples, THREADS, cpu_us, late_us=late_us, held=held, sampler=sampler)
     read = python_samples(convert(group, PythonRecord))
     assert read is not None
     hosts = [SimpleNamespace(start_ps=0)]

@@ -56,7 +56,12 @@ class SampledThreads:
         self._until_ps: Int64Array = np.append(between, rounds[-1:])[round_of_sample]
 
     def _late_ps(self, round_of_sample: Int64Array, passed_ps: Int64Array) -> Int64Array:
-        """How late each round but the first came; where that was not recorded, all the time that had passed."""
+        """How long each round but the first had to wait for Python's lock; where that was not recorded, all the time that had passed.
+
+        Who takes samples without it waits for a core at most, and finds threads asleep then more often than they are.
+        """
+        if self._samples.sampler == "native":
+            return np.zeros_like(passed_ps)
         late_ns = np.full(passed_ps.size + 1, -1, dtype=np.int64)
         late_ns[round_of_sample] = np.minimum(self._samples.late_ns, FURTHEST_NS)
         late_ps = late_ns[1:] * PS_PER_NS
