@@ -185,21 +185,26 @@ TAKE: Line = ("train.py", "take", 44, True)
 
 
 @pytest.mark.parametrize(
-    ("at", "waits", "works", "said"),
+    ("at", "waits", "works", "has_lock", "said"),
     [
-        pytest.param(GET, True, True, "for what statistics does", id="it makes what is awaited"),
-        pytest.param(PUT, True, True, "for what statistics does", id="it takes"),
-        pytest.param(GET, True, False, "", id="nobody works"),
-        pytest.param(GET, False, True, "", id="the step runs Python itself"),
+        (GET, True, True, False, "for what statistics does"),
+        (GET, True, True, True, "for what statistics does"),
+        (PUT, True, True, False, "for what statistics does"),
+        # It waits in no function that waits.
+        (STEP, True, True, True, "for the GIL, which statistics holds"),
+        # Nobody works, or the step runs Python itself.
+        (GET, True, False, False, ""),
+        (GET, False, True, False, ""),
     ],
 )
 def test_what_a_thread_makes_or_takes_is_waited_for(
-    at: Line, waits: bool, works: bool, said: str, tmp_path: Path
+    at: Line, waits: bool, works: bool, has_lock: bool, said: str, tmp_path: Path
 ) -> None:
     """Eight steps of 100 ms. In the first 30 ms of each the thread of the steps is in a queue, and the other one computes."""
     trace = new_trace(length_ms=1000)
     samples: list[Sample] = []
     cpu_us: list[int] = []
+    held: list[int] = []
     used_us = [0, 0]
     for step in marked_steps(trace, count=8, period_ms=100, marker_ms=100):
         step.host("EagerExecute", 0, 0.001)
@@ -213,7 +218,9 @@ def test_what_a_thread_makes_or_takes_is_waited_for(
                 used_us[thread] += 1000 * is_at_work
                 samples.append((at_ns, thread, stacks[thread]))
                 cpu_us.append(used_us[thread])
-    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS, cpu_us)})
+                held.append(0 if has_lock and is_late and thread == BESIDE else -1)
+    group = python_group(samples, THREADS, cpu_us, held=held)
+    write_sidecar(trace.write(tmp_path), {"python": group})
     found = next(row for row in traceview.analyze(tmp_path).findings if row.loss)
     assert found.code == ("python-thread" if said else "python-stall")
     if waits and not works:

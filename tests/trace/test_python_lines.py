@@ -450,10 +450,10 @@ def test_the_lock_is_kept_or_free_where_most_samples_say_so(
 
 
 def test_a_thread_has_the_lock_from_sample_to_sample_if_nobody_else_was_given_it() -> None:
-    """Samples come every 10 ms; the one at 20 ms finds the lock with somebody else, that at 40 ms given away meanwhile."""
+    """Samples come every 10 ms; the one at 20 ms finds the lock let go of, that at 40 ms given away meanwhile."""
     times = [10 * number for number in range(6)]
     samples = [(at_ms(ms), LOADER, (PARSE,)) for ms in times]
-    held = python_lines_of(samples, held=[3, 3, -1, 5, 7, -1], late_us=[0] * 6).held(LOADER)
+    held = python_lines_of(samples, held=[3, 3, -1, 3, 7, -1], late_us=[0] * 6).held(LOADER)
     assert [*zip(held.start // 10**9, held.end // 10**9, strict=True)] == [(0, 15), (25, 45)]
     assert not python_lines_of(samples).held(LOADER).start.size
 

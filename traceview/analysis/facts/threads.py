@@ -112,6 +112,7 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
     """The threads of one host, the one that the step may have waited for longest first."""
     python, window = context.idle.python[host], context.selection.windows[host]
     waits = python.lines.at_rest(python.caller, in_native=False)
+    in_waits = python.lines.in_waits(python.caller)
     given_by, states, found = _given(context, host, python), context.idle.states[host], []
     # Replicas outside of graphs call TensorFlow, and the thread of the step waits for them.
     calling = {python.lines.thread_of(line) for line in states.lines_of_python}
@@ -124,7 +125,9 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
         # What calls ops for the step may have the lock because of that.
         kept = NEVER if number in calling else python.lines.held(number)
         is_of_step = number in calling and not guests.size
-        awaited = NEVER if is_of_step else python.lines.at_work(number)
+        # One that has the lock keeps whoever is in no function that waits from going on.
+        awaited = NEVER if is_of_step else difference(python.lines.at_work(number), kept)
+        awaited = joined_spans((awaited, intersection(kept, in_waits)))
         awaited = joined_spans((intersection(waits, awaited), given))
         kept_ps, awaited_ps = covered_ps(kept, window), covered_ps(awaited, window)
         chosen = kept if kept_ps >= awaited_ps else awaited

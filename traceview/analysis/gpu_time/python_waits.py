@@ -520,7 +520,8 @@ def python_thread(waits: Waits) -> Finding | None:
         for thread in threads_at_work(context, host)
     ]
     longest, _ = max(threads, key=lambda row: max(row[0].kept_ps, row[0].awaited_ps))
-    key = "awaited" if longest.awaited_ps > longest.kept_ps else ""
+    # What is awaited may be made with the lock.
+    key = "awaited" if 2 * longest.awaited_ps >= longest.kept_ps else ""
     action = "grain" if longest.thread.startswith(_OF_GRAIN) else key
     metric, shares = "lock_kept_ratio", [(row, row.kept_ps / window) for row, window in threads]
     if key == "awaited":

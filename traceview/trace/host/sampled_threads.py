@@ -96,14 +96,15 @@ class SampledThreads:
 
         Never where nobody looked who has the lock.
         """
-        if self._samples.held is None:
+        held = self._samples.held
+        if held is None:
             return NEVER
-        rows = self._rows_of(thread)
-        rows = rows[self._samples.held[rows] >= 0]
-        number, time = self._samples.held[rows], self.time_ps[rows]
-        keeps = np.flatnonzero(number[1:] == number[:-1])
-        start = np.concatenate((self._since_ps[rows], time[keeps]))
-        return union(start, np.concatenate((self._until_ps[rows], time[keeps + 1])))
+        rows, (before, after) = self._rows_of(thread), self._successive
+        rows = rows[held[rows] >= 0]
+        keeps = (self._samples.thread[after] == thread) & (held[after] == held[before])
+        keeps &= held[after] >= 0
+        start = np.concatenate((self._since_ps[rows], self.time_ps[before[keeps]]))
+        return union(start, np.concatenate((self._until_ps[rows], self.time_ps[after[keeps]])))
 
     def _used_by_round(self, thread: int) -> npt.NDArray[np.float64]:
         """Processor time that a thread used before each round but the first, float64 picoseconds."""
@@ -180,6 +181,12 @@ class SampledThreads:
             rows = rows[~self.stacks.is_native[self._samples.stack[rows]]]
         rows = rows[self._load[rows] < _AT_REST_RATIO]
         return union(self.previous_ps[rows], self.time_ps[rows])
+
+    def in_waits(self, thread: int) -> IntervalSet:
+        """When a thread was in functions that wait, as far as samples stand for it."""
+        rows = self._rows_of(thread)
+        rows = rows[self.stacks.waits[self._samples.stack[rows]]]
+        return union(self._since_ps[rows], self._until_ps[rows])
 
     @property
     def started_by_python(self) -> list[tuple[int, str]]:
