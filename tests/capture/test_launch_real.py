@@ -68,8 +68,8 @@ def run(
     """Exit code, results and standard error of a command."""
     variables = QUIET() if value is None else QUIET(**{VARIABLE: value})
     done = run_process(folder, *command, environment=variables)
-    results = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    return done.returncode, results, done.stderr
+    results = [line for line in done.out.splitlines() if line.startswith("RESULT ")]
+    return done.code, results, done.err
 
 
 def runs_below(folder: Path) -> list[Path]:

@@ -124,11 +124,9 @@ def test_what_passes_a_call_on_is_left_out() -> None:
 
 def alone(tmp_path: Path, body: str) -> Any:
     """What a script prints as JSON, in a process that has no threads but its own."""
-    script = tmp_path / "train.py"
-    script.write_text(
-        f"import json, sys, time\nfrom tests.capture.test_python_stacks import *\n{body}"
-    )
-    return json.loads(run_python(tmp_path, script, environment=environment_with(), code=0).stdout)
+    script = f"import json, sys, time\nfrom tests.capture.test_python_stacks import *\n{body}"
+    options: Any = {"script": script, "environment": environment_with(), "code": 0}
+    return json.loads(run_python(tmp_path, "train.py", **options).out)
 
 
 WITH_A_LOADER = """
