@@ -36,7 +36,8 @@ VERSION: Final = 3
 """Raised whenever `bench_trace` or `shapes` change what they write, so that no older trace is measured."""
 
 RUN: Final = "run1"
-SCREEN: Final = ("analyze", "{logdir}")
+RECORDED: Final = sorted(SMALL.rglob("*.xplane.pb"))
+TRACEVIEW: Final = (sys.executable, "-m", "traceview", "analyze", "{logdir}")
 _CLEAR_SECONDS: Final = 0.2
 """Less processor time beyond that of a start is noise, and shows no growth."""
 
@@ -61,10 +62,6 @@ class Usage:
 
 class BenchError(Exception):
     """A measured command failed; the message holds the end of what it said."""
-
-
-def _traceview(command: Sequence[str]) -> tuple[str, ...]:
-    return (sys.executable, "-m", "traceview", *command)
 
 
 def _xprof() -> tuple[str, ...]:
@@ -122,80 +119,67 @@ def in_turns(
 
 
 def files_of(name: str, scratch: Path) -> list[Path]:
-    """The files of a row, written by an earlier call or now, in a process that leaves no memory behind."""
+    """The files of a row, written by an earlier call or now."""
     logdir = scratch / f"v{VERSION}" / name.replace(" ", "-").replace(",", "")
     if not logdir.exists():
         print(f"writing {logdir} …", file=sys.stderr)
         part = logdir.with_name(f"{logdir.name}.part")
         shutil.rmtree(part, ignore_errors=True)
-        command = [sys.executable, "-m", "scripts.bench", "--write", str(part), "--row", name]
-        subprocess.run(command, cwd=ROOT, check=True)
+        shapes(name, str(part))
         part.rename(logdir)
     return sorted(logdir.rglob("*.xplane.pb"))
 
 
-def growth(before: tuple[int, float], now: tuple[int, float]) -> float:
-    """The exponent with which time grows: 1 where twice as much takes twice as long."""
-    return math.log(now[1] / before[1]) / math.log(now[0] / before[0])
+def shapes(*arguments: str) -> str:
+    """What `scripts.shapes` prints, which runs in a process of its own so that it leaves no memory behind."""
+    command = [sys.executable, "-m", "scripts.shapes", *arguments]
+    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 # The tables
 
 
-def matrix(
-    names: Sequence[tuple[str, int]], rounds: int, scratch: Path, *, with_xprof: bool
-) -> Iterator[str]:
-    """A row per trace. The exponent is of processor time without that of a start, from the row before.
+def matrix(names: Sequence[str], rounds: int, scratch: Path, *, with_xprof: bool) -> Iterator[str]:
+    """A row per trace. The exponent is of processor time without that of a start, from the row before: 1 where twice as much
+    takes twice as long.
 
     `with_xprof`: rows of `_BESIDE_XPROF` say what its overview takes, and how many times as long that is.
     """
-    commands = {"traceview": _traceview(SCREEN)}
+    commands = {"traceview": TRACEVIEW}
     beside = {**commands, "xprof": _xprof()} if with_xprof else commands
     yield (
         "| along | number | MB | s | CPU s | exponent | peak MB "
         "| XProf s | × | XProf CPU s | × | XProf MB |"
     )
     yield f"|---{'|---:' * 11}|"
-    usages = in_turns(beside, _recorded(), max(rounds, 3), scratch)
+    usages = in_turns(beside, RECORDED, max(rounds, 3), scratch)
     start_cpu = usages["traceview"].cpu
-    yield _row(("recorded", 1), _recorded(), usages, "")
-    before: tuple[str, int, float] | None = None
-    for axis, number in names:
-        name = f"{axis}={number}"
+    yield _row("recorded", 1, RECORDED, usages, "")
+    before = ("", 0, 0.0)
+    for name in names:
+        axis, number = name.split("=")[0], int(name.split("=")[1])
         files = files_of(name, scratch)
         usages = in_turns(beside if name in _BESIDE_XPROF else commands, files, rounds, scratch)
         above = usages["traceview"].cpu - start_cpu
         exponent = ""
-        if before and before[0] == axis and before[2] >= _CLEAR_SECONDS:
-            exponent = f"{growth(before[1:], (number, above)):.2f}"
+        if before[0] == axis and before[2] >= _CLEAR_SECONDS:
+            exponent = f"{math.log(above / before[2]) / math.log(number / before[1]):.2f}"
         before = axis, number, above
-        yield _row((axis, number), files, usages, exponent)
+        yield _row(axis, number, files, usages, exponent)
 
 
 def _row(
-    name: tuple[str, int], files: Sequence[Path], usages: Mapping[str, Usage], exponent: str
+    axis: str, number: int, files: Sequence[Path], usages: Mapping[str, Usage], exponent: str
 ) -> str:
     own, other = usages["traceview"], usages.get("xprof")
     cells = [f"{own.seconds:.2f}", f"{own.cpu:.2f}", exponent, f"{own.peak_mb:.0f}"]
     if other is None:
         cells += [""] * 5
     else:
-        cells += [
-            f"{other.seconds:.2f}",
-            f"{other.seconds / own.seconds:.1f}",
-            f"{other.cpu:.2f}",
-            f"{other.cpu / own.cpu:.1f}",
-            f"{other.peak_mb:.0f}",
-        ]
-    return f"| {name[0]} | {name[1]:,} | {_mb(files):.1f} | {' | '.join(cells)} |"
-
-
-def _recorded() -> list[Path]:
-    return sorted(SMALL.rglob("*.xplane.pb"))
-
-
-def _mb(files: Sequence[Path]) -> float:
-    return sum(file.stat().st_size for file in files) / 1e6
+        cells += [f"{other.seconds:.2f}", f"{other.seconds / own.seconds:.1f}"]
+        cells += [f"{other.cpu:.2f}", f"{other.cpu / own.cpu:.1f}", f"{other.peak_mb:.0f}"]
+    mb = sum(file.stat().st_size for file in files) / 1e6
+    return f"| {axis} | {number:,} | {mb:.1f} | {' | '.join(cells)} |"
 
 
 def _arguments() -> argparse.Namespace:
@@ -207,19 +191,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--row", action="append", metavar="NAME", help="a row or an axis")
     parser.add_argument("--xprof", action="store_true", help="XProf beside some rows")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> int:
     """Measure and print; 1 if a command fails."""
     arguments = _arguments()
-    if arguments.write is not None:
-        from scripts.shapes import ROWS
-
-        (row,) = (row for row in ROWS if row.name == arguments.row[0])
-        row.write(arguments.write)
-        return 0
     scratch = Path(tempfile.gettempdir()) / "traceview-bench"
     scratch.mkdir(exist_ok=True)
     try:
@@ -232,23 +209,13 @@ def main() -> int:
     return 0
 
 
-def _chosen(wanted: Sequence[str] | None) -> list[tuple[str, int]]:
-    """Axis and number of the rows; they are listed in another process, for this one stays small."""
-    listed = (
-        "from scripts.shapes import ROWS\nfor row in ROWS: print(row.axis, row.number, sep='\\t')"
-    )
-    command = [sys.executable, "-c", listed]
-    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    rows = [(axis, int(number)) for axis, number in map(_cells, done.stdout.splitlines())]
-    chosen = [row for row in rows if not wanted or {row[0], f"{row[0]}={row[1]}"} & set(wanted)]
+def _chosen(wanted: Sequence[str] | None) -> list[str]:
+    """The names of the rows of these names or axes, by default of all."""
+    names = shapes().splitlines()
+    chosen = [name for name in names if not wanted or {name, name.split("=")[0]} & set(wanted)]
     if not chosen:
-        raise BenchError(f"no such row; there are {', '.join(f'{a}={n}' for a, n in rows)}")
+        raise BenchError(f"no such row; there are {', '.join(names)}")
     return chosen
-
-
-def _cells(line: str) -> tuple[str, str]:
-    axis, _, number = line.partition("\t")
-    return axis, number
 
 
 if __name__ == "__main__":

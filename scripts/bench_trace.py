@@ -140,17 +140,10 @@ class _Replica:
             "occupancy_suggested_block_size": threads,
             "shape": op.shape,
         }
-        scope = self.prefix + op.scope
-        self.trace.kernel(
-            self.ordinal,
-            *span,
-            name=name,
-            op=scope,
-            details=details,
-            stats=stats,
-            launch_ps=call_ps,
-            launch_thread=self.thread,
-        )
+        start_ps, end_ps = span
+        names: Any = {"name": name, "op": self.prefix + op.scope, "details": details}
+        launch: Any = {"launch_ps": call_ps, "launch_thread": self.thread}
+        self.trace.kernel(self.ordinal, start_ps, end_ps, stats=stats, **names, **launch)
 
     def _allocate(self, at_ps: int, *, freed: bool) -> None:
         size = 25_165_824
@@ -183,17 +176,9 @@ class _Replica:
         op = f"CollectiveReduceV2_{index}:CollectiveReduceV2"
         start_ps = max(at_ps + 10 * US, free_ps)
         end_ps = start_ps + 300 * US + self.rng.randrange(40) * US
-        self.trace.kernel(
-            self.ordinal,
-            start_ps,
-            end_ps,
-            name=NCCL_NAME,
-            op=op,
-            details=None,
-            stream=22,
-            launch_ps=at_ps,
-            launch_thread=self.thread,
-        )
+        names: Any = {"name": NCCL_NAME, "op": op, "details": None, "stream": 22}
+        launch: Any = {"launch_ps": at_ps, "launch_thread": self.thread}
+        self.trace.kernel(self.ordinal, start_ps, end_ps, **names, **launch)
         keys: Stats = {"group_key": 1, "instance_key": index}
         self.trace.host_event(op, at_ps - US, at_ps + 39 * US, keys, thread=self.thread)
         return end_ps
@@ -316,12 +301,11 @@ def trace_bytes(shape: Shape) -> Iterable[bytes]:
 
 
 def write_trace(path: Path, shape: Shape) -> Path:
-    """Store the trace, whole or not at all."""
+    """Store the trace."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    with part.open("wb") as file:
+    with path.open("wb") as file:
         file.writelines(trace_bytes(shape))
-    return part.rename(path)
+    return path
 
 
 def write_alike_hosts(folder: Path, shape: Shape, count: int) -> Path:

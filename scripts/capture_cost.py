@@ -29,6 +29,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from time import perf_counter_ns, thread_time_ns
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -42,8 +43,6 @@ CALLS = 300
 """Of one round, with hooks and without."""
 FAR = 1 << 40
 Step = Callable[[], Any]
-Hooked = Callable[[], Any]
-"""A context in which the hooks are installed."""
 
 
 class Nothing:
@@ -53,16 +52,8 @@ class Nothing:
         raise AssertionError(f"{name}: the window opened")
 
 
-class Result:
-    """What Keras asks of a result."""
-
-    @staticmethod
-    def has_value() -> bool:
-        return True
-
-    @staticmethod
-    def get_value() -> None:
-        return None
+RESULT = SimpleNamespace(has_value=lambda: True, get_value=lambda: None)
+"""What Keras asks of a result."""
 
 
 def row(what: str, values: list[float], unit: str, note: str = "") -> float:
@@ -82,8 +73,10 @@ def nanoseconds(step: Step, calls: int, clock: Callable[[], int] = thread_time_n
     return (clock() - begun) / calls
 
 
-def hook_cost(name: str, step: Step, window: StepWindow, hooked: Hooked, rounds: int) -> float:
-    """Print what the hooks add to a step; returns the median, in microseconds."""
+def hook_cost(
+    name: str, step: Step, window: StepWindow, hooked: Callable[[], Any], rounds: int
+) -> float:
+    """Print what the hooks add to a step; returns the median, in microseconds. `hooked`: a context in which they are installed."""
     added = []
     real = median(nanoseconds(step, CALLS // 10, perf_counter_ns) for _ in range(rounds)) / 1e3
     with empty_methods() if "jax" not in name.lower() else ExitStack():
@@ -105,8 +98,7 @@ def empty_methods() -> Iterator[None]:
     with ExitStack() as stack:
         for place in (FUNCTION_CALL, DATASET_NEXT):
             owner = getattr(import_module(place.module), place.class_name)
-            empty = patch.object(owner, place.method, lambda *_: Result)
-            stack.enter_context(empty)
+            stack.enter_context(patch.object(owner, place.method, lambda *_: RESULT))
         yield
 
 
@@ -175,7 +167,6 @@ def jax_hooks(rounds: int) -> list[float]:
     """The hooks of JAX; microseconds of a call."""
     jax = import_module("jax")
     jax_steps = import_module("traceview.capture.jax.steps")
-    jax_hooks = import_module("traceview.capture.jax.steps")
     weights, batch = jax.numpy.ones((32, 32)), jax.numpy.ones((8, 32))
     update = jax.jit(lambda w, x: w - 0.1 * jax.grad(lambda w: ((x @ w) ** 2).mean())(w))
     window = StepWindow(StepRange(FAR, FAR + 1), Nothing())
@@ -183,7 +174,7 @@ def jax_hooks(rounds: int) -> list[float]:
 
     @contextmanager
     def hooked() -> Iterator[None]:
-        installed = jax_hooks.JaxHooks(steps)
+        installed = jax_steps.JaxHooks(steps)
         installed.install()
         yield
         installed.remove()
@@ -211,19 +202,9 @@ print(marks[0])
 
 def ran(folder: Path, *options: str) -> float:
     """Seconds of processor time up to the first step."""
-    done = subprocess.run(
-        [sys.executable, *options, "train.py"],
-        cwd=folder,
-        env={
-            **os.environ,
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-            "CUDA_VISIBLE_DEVICES": "-1",
-        },
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return float(done.stdout.splitlines()[-1])
+    command = [sys.executable, *options, "train.py"]
+    said = subprocess.check_output(command, cwd=folder, text=True, stderr=subprocess.DEVNULL)
+    return float(said.splitlines()[-1])
 
 
 def start(rounds: int) -> list[float]:
@@ -235,10 +216,8 @@ def start(rounds: int) -> list[float]:
         (folder / "train.py").write_text(SCRIPT, encoding="utf-8")
         for number in range(rounds):
             alone, out = ran(folder), str(number)
-            with_capture = ran(
-                folder, "-m", "traceview", "capture", "--steps", "20:30", "--output", out
-            )
-            added.append(with_capture - alone)
+            capture = ("-m", "traceview", "capture", "--steps", "20:30", "--output", out)
+            added.append(ran(folder, *capture) - alone)
             (sidecar,) = (folder / out).rglob("*.traceview.json")
             python = json.loads(sidecar.read_text("utf-8"))["python"]
             shares.append(100 * python["cost_ns"] / python["window_ns"])
@@ -259,9 +238,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="all without any")
     parser.add_argument("--rounds", type=int)
-    parser.add_argument(
-        "--most-us", type=float, default=15.0, help="what the hooks may cost a step"
-    )
+    parser.add_argument("--most-us", type=float, default=15.0, help="for the hooks, a step")
     options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")

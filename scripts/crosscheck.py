@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -45,8 +45,6 @@ PARTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 """Parts of a step: XProf's column, and the states of traceview."""
 
-Value: TypeAlias = int | float | str | None
-
 
 @dataclass(frozen=True)
 class Kernel:
@@ -63,11 +61,11 @@ class Answer:
     `parts_ps`: of the mean step, by the names of `PARTS`. `kernels`: by name.
     """
 
-    device_count: int | None = None
-    step_count: int | None = None
-    step_ps: int | None = None
-    parts_ps: Mapping[str, int] = field(default_factory=dict)
-    kernels: Mapping[str, Kernel] = field(default_factory=dict)
+    device_count: int
+    step_count: int
+    step_ps: int | None
+    parts_ps: Mapping[str, int]
+    kernels: Mapping[str, Kernel]
 
 
 # XProf
@@ -192,7 +190,7 @@ def kernels_of(trace: traceview.Trace) -> dict[str, Kernel]:
     return {str(name): Kernel(int(count), int(ps)) for name, count, ps in sums.itertuples()}
 
 
-Row: TypeAlias = tuple[str, str, Sequence[Value], Value]
+Row: TypeAlias = tuple[str, str, Sequence[int], int | None]
 """A label, a key that ends with the unit, the numbers of traceview by device, and the number of XProf."""
 
 
@@ -214,47 +212,35 @@ def section(
 ) -> doc.Section:
     """A table of numbers, and one of the `top` kernels by time."""
     compared = list(rows(report, theirs))
-    every = {name: (ours.get(name, Kernel()), theirs.kernels.get(name, Kernel())) for name in ours}
-    every |= {
-        name: (Kernel(), kernel) for name, kernel in theirs.kernels.items() if name not in ours
-    }
+    names = {**ours, **theirs.kernels}
+    every = {name: (ours.get(name, Kernel()), theirs.kernels.get(name, Kernel())) for name in names}
     longest = sorted(every, key=lambda name: -max(kernel.total_ps for kernel in every[name]))[:top]
     kernels = [every[name] for name in longest]
-    return doc.Section(
-        "crosscheck",
-        f"traceview {VERSION} and XProf {xprof}, run {report.source.run}",
-        (
-            *doc.table(
-                "Numbers of both",
-                (
-                    doc.column("words", "mean step, and totals", [row[0] for row in compared]),
-                    doc.column("number", "traceview", [_range(row[1], row[2]) for row in compared]),
-                    doc.column(
-                        "number", "XProf", [numbers.measured(row[1], row[3]) for row in compared]
-                    ),
-                ),
-            ),
-            *doc.table(
-                "Kernels of both",
-                (
-                    doc.column("name", "kernel", longest),
-                    doc.column("time", "traceview", [our.total_ps for our, _ in kernels]),
-                    doc.column("count", "count", [our.count for our, _ in kernels], priority=2),
-                    doc.column("time", "XProf", [their.total_ps for _, their in kernels]),
-                    doc.column("count", "count", [their.count for _, their in kernels], priority=1),
-                ),
-            ),
-        ),
-        is_folded=False,
+    of_both = (
+        doc.column("words", "mean step, and totals", [label for label, *_ in compared]),
+        doc.column("number", "traceview", [_range(key, own) for _, key, own, _ in compared]),
+        doc.column("number", "XProf", [numbers.measured(key, n) for _, key, _, n in compared]),
     )
+    of_kernels = (
+        doc.column("name", "kernel", longest),
+        doc.column("time", "traceview", [our.total_ps for our, _ in kernels]),
+        doc.column("count", "count", [our.count for our, _ in kernels], priority=2),
+        doc.column("time", "XProf", [their.total_ps for _, their in kernels]),
+        doc.column("count", "count", [their.count for _, their in kernels], priority=1),
+    )
+    blocks = (
+        *doc.table("Numbers of both", of_both),
+        *doc.table("Kernels of both", of_kernels),
+    )
+    title = f"traceview {VERSION} and XProf {xprof}, run {report.source.run}"
+    return doc.Section("crosscheck", title, blocks, is_folded=False)
 
 
-def _range(key: str, values: Sequence[Value]) -> str:
+def _range(key: str, values: Sequence[int]) -> str:
     """One number, or the least and the most of the devices."""
-    known = [value for value in values if isinstance(value, int | float)]
-    if not known:
-        return numbers.measured(key, values[0] if values else None)
-    least, most = (numbers.measured(key, bound(known)) for bound in (min, max))
+    if not values:
+        return numbers.measured(key, None)
+    least, most = (numbers.measured(key, bound(values)) for bound in (min, max))
     return most if least == most else f"{least} to {most}"
 
 

@@ -20,7 +20,6 @@ from scripts.xspace import XSpace
 
 US = 10**6
 MS = 10**9
-SECOND = 10**12
 
 BASE_NS = 1000
 PROFILE_START_NS = 1_760_000_000_000_000_000
@@ -72,11 +71,6 @@ V100_STATS: Stats = {
 
 def _bytes(text: str | bytes) -> bytes:
     return text.encode() if isinstance(text, str) else text
-
-
-def memcpy_details(size: int, *, kind_src: str, kind_dst: str, dest: int = 0) -> str:
-    """The text of `memcpy_details` as current CUDA tracers write it."""
-    return f"kind_src:{kind_src} kind_dst:{kind_dst} size:{size} dest:{dest} async:1"
 
 
 @dataclass
@@ -146,25 +140,17 @@ class _PlaneWriter:
         self._events: dict[bytes, int] = {}
         self._stats: dict[bytes, int] = {}
 
-    def _event_id(self, name: Name) -> int:
+    def _number(self, name: Name, known: dict[bytes, int], entries: Any) -> int:
         if isinstance(name, Dangling):
             return name.metadata_id
         key = _bytes(name)
-        if key not in self._events:
-            number = self._events[key] = self._first_id + len(self._events)
-            self._message.event_metadata[number].id = number
-            self._message.event_metadata[number].name = key
-        return self._events[key]
+        if key not in known:
+            number = known[key] = self._first_id + len(known)
+            entries[number].id, entries[number].name = number, key
+        return known[key]
 
     def _stat_id(self, name: Name) -> int:
-        if isinstance(name, Dangling):
-            return name.metadata_id
-        key = _bytes(name)
-        if key not in self._stats:
-            number = self._stats[key] = self._first_id + len(self._stats)
-            self._message.stat_metadata[number].id = number
-            self._message.stat_metadata[number].name = key
-        return self._stats[key]
+        return self._number(name, self._stats, self._message.stat_metadata)
 
     def _write_value(self, stat: Any, value: Value) -> None:
         match value:
@@ -183,9 +169,6 @@ class _PlaneWriter:
 
     def write_stats(self, owner: Any, stats: Stats) -> None:
         for name, value in stats.items():
-            if name == "profile_options" and isinstance(value, bytes):
-                owner.stats.add(metadata_id=self._stat_id(name)).bytes_value = value
-                continue
             self._write_value(owner.stats.add(metadata_id=self._stat_id(name)), value)
 
     def write_line(self, line: Line, base_ns: int) -> None:
@@ -194,7 +177,7 @@ class _PlaneWriter:
         message = self._message.lines.add(id=line.line_id, name=line.title(), timestamp_ns=stamp_ns)
         for event in sorted(line.events, key=lambda event: (event.start_ps, -event.duration_ps)):
             written = message.events.add(
-                metadata_id=self._event_id(event.name),
+                metadata_id=self._number(event.name, self._events, self._message.event_metadata),
                 offset_ps=event.start_ps + shift_ps,
                 duration_ps=event.duration_ps,
             )
@@ -225,14 +208,10 @@ class CudaTrace:
         self.gpus: dict[int, Plane] = {}
         self.extra_planes: list[Plane] = []
         self._next_correlation_id = 1
-        if start_ns is not None:
-            self._add_environment(start_ns, stop_ns)
-
-    def _add_environment(self, start_ns: int, stop_ns: int | None) -> None:
-        stats: dict[Name, Value] = {"profile_start_time": U64(start_ns)}
-        if stop_ns is not None:
-            stats["profile_stop_time"] = U64(stop_ns)
-        self.extra_planes.append(Plane("Task Environment", stats=stats))
+        times = {"profile_start_time": start_ns, "profile_stop_time": stop_ns}
+        stats: dict[Name, Value] = {name: U64(ns) for name, ns in times.items() if ns is not None}
+        if stats:
+            self.extra_planes.append(Plane("Task Environment", stats=stats))
 
     # Devices and threads
 
@@ -270,17 +249,9 @@ class CudaTrace:
         """An event on a thread, the main one unless given."""
         (self.thread() if thread is None else thread).add(name, start_ps, end_ps, stats)
 
-    def marker(
-        self,
-        number: int,
-        start_ps: int,
-        end_ps: int,
-        *,
-        name: str = "train",
-        stats: Stats | None = None,
-    ) -> None:
+    def marker(self, number: int, start_ps: int, end_ps: int) -> None:
         """A step marker as `tf.profiler.experimental.Trace` writes it."""
-        self.host_event(name, start_ps, end_ps, {"_r": 1, "step_num": number, **(stats or {})})
+        self.host_event("train", start_ps, end_ps, {"_r": 1, "step_num": number})
 
     def allocation(
         self,
@@ -325,12 +296,8 @@ class CudaTrace:
         stats: Stats | None = None,
     ) -> None:
         """The driver call that starts the device events of the same number."""
-        merged: dict[Name, Value] = {
-            "device_id": device_id,
-            "correlation_id": correlation_id,
-            **(stats or {}),
-        }
-        self.host_event(name, at_ps, at_ps + duration_ps, merged, thread=thread)
+        own: Stats = {"device_id": device_id, "correlation_id": correlation_id}
+        self.host_event(name, at_ps, at_ps + duration_ps, {**own, **(stats or {})}, thread=thread)
 
     # Device events
 
@@ -359,13 +326,8 @@ class CudaTrace:
             line.types[type_] = None
         line.add(name, start_ps, end_ps, {"correlation_id": U64(number), **(stats or {})})
         if launch_ps is not None:
-            self.launch(
-                name if launch_name is None else launch_name,
-                launch_ps,
-                number,
-                device_id=ordinal,
-                thread=launch_thread,
-            )
+            launched = name if launch_name is None else launch_name
+            self.launch(launched, launch_ps, number, device_id=ordinal, thread=launch_thread)
         return number
 
     def kernel(
@@ -377,32 +339,18 @@ class CudaTrace:
         name: Name = KERNEL_NAME,
         op: str | None = KERNEL_OP,
         details: str | None = KERNEL_DETAILS,
-        stream: int = 20,
         stats: Stats | None = None,
-        launch_ps: int | None = None,
-        launch_name: Name | None = None,
-        launch_thread: Line | None = None,
-        correlation_id: int | None = None,
+        **options: Any,
     ) -> int:
-        """A kernel with the stats of the current CUDA tracer; returns its correlation id."""
+        """A kernel with the stats of the current CUDA tracer; `options` and what is returned as of `device_event`."""
         own: dict[Name, Value] = {"context_id": "$$1"}
         if details is not None:
             own["kernel_details"] = Ref(details)
             own["theoretical_occupancy_pct"] = 62.5
         if op is not None:
             own["tf_op"] = Ref(op)
-        return self.device_event(
-            ordinal,
-            name,
-            start_ps,
-            end_ps,
-            stream=stream,
-            stats={**own, **(stats or {})},
-            launch_ps=launch_ps,
-            launch_name=launch_name,
-            launch_thread=launch_thread,
-            correlation_id=correlation_id,
-        )
+        stats = {**own, **(stats or {})}
+        return self.device_event(ordinal, name, start_ps, end_ps, stats=stats, **options)
 
     def copy(
         self,
@@ -417,31 +365,25 @@ class CudaTrace:
         stream: int = 21,
         details: Value | None = None,
         stats: Stats | None = None,
-        launch_ps: int | None = None,
-        launch_name: Name | None = None,
+        **options: Any,
     ) -> int:
         """A copy of `direction` `H2D`, `D2H`, `D2D` or `P2P`; without `size` it has no details.
 
-        `details` replaces the text of `memcpy_details`, for the formats of other years.
+        `details` replaces the text of `memcpy_details`, for the formats of other years; `options` as of `device_event`.
         """
         own: dict[Name, Value] = {"context_id": "$$1"}
         source = host_kind if direction == "H2D" else "device"
         target = host_kind if direction == "D2H" else "device"
         if size is not None:
             where = ordinal if dest is None else dest
-            text = memcpy_details(size, kind_src=source, kind_dst=target, dest=where)
+            text = f"kind_src:{source} kind_dst:{target} size:{size} dest:{where} async:1"
             own["memcpy_details"] = Ref(text) if details is None else details
-        return self.device_event(
-            ordinal,
-            f"Memcpy{direction}",
-            start_ps,
-            end_ps,
-            stream=stream,
-            type_=f"Memcpy{direction}",
-            stats={**own, **(stats or {})},
-            launch_ps=launch_ps,
-            launch_name=launch_name,
-        )
+        options |= {
+            "stream": stream,
+            "type_": f"Memcpy{direction}",
+            "stats": {**own, **(stats or {})},
+        }
+        return self.device_event(ordinal, f"Memcpy{direction}", start_ps, end_ps, **options)
 
     # Writing
 

@@ -86,22 +86,14 @@ def stage(name: str) -> Iterator[None]:
 
 
 def run(
-    command: Sequence[str | Path], *, cwd: Path = ROOT, env: Mapping[str, str] | None = None
-) -> None:
-    """Run a command on our own output streams; a failure raises with the command's exit code."""
-    code = exit_code(command, cwd=cwd, env=env)
-    if code:
-        raise StageError(f"`{' '.join(map(str, command))}` ended with exit code {code}", code)
-
-
-def exit_code(
     command: Sequence[str | Path],
     *,
     cwd: Path = ROOT,
     env: Mapping[str, str] | None = None,
     output: int | None = None,
-) -> int:
-    """The exit code of a command; `output` says where its output goes, by default where ours does."""
+    wanted: int = 0,
+) -> None:
+    """Run a command; another exit code than the `wanted` one raises with it. `output`: where that goes, by default where ours does."""
     process = subprocess.Popen(
         command,
         cwd=cwd,
@@ -116,8 +108,10 @@ def exit_code(
         # It reaches the command as well, which may have something to save and to report.
         process.wait()
         raise
-    # Ended by a signal: the code that a shell gives.
-    return code if code >= 0 else 128 - code
+    if code != wanted:
+        said = f"`{' '.join(map(str, command))}` ended with exit code {code}, not {wanted}"
+        # Ended by a signal: the code that a shell gives.
+        raise StageError(said, (code if code >= 0 else 128 - code) or 1)
 
 
 def output_of(command: Sequence[str | Path], *, cwd: Path) -> str:
@@ -421,9 +415,7 @@ def report_of_installed(environment: Environment, folder: Path, *, compiled: boo
         (["analyze", "no-such-logdir"], 3),
         (["analyze", "damaged"], 4),
     ):
-        code = exit_code([program, *arguments], cwd=folder, output=subprocess.DEVNULL)
-        if code != wanted:
-            raise StageError(f"`traceview {' '.join(arguments)}` ends with {code}, not {wanted}")
+        run([program, *arguments], cwd=folder, output=subprocess.DEVNULL, wanted=wanted)
     return json.loads(output_of([program, "analyze", "--format", "json", "logdir"], cwd=folder))
 
 
@@ -434,7 +426,6 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "check": check,
     "bench": bench,
 }
-TAKE_ARGUMENTS = ("bench", "check", "demo", "test")
 
 
 def main(arguments: list[str]) -> int:
@@ -451,8 +442,8 @@ def main(arguments: list[str]) -> int:
     passed_on = arguments[split + 1 :]
     if options.recorded and (command != "demo" or passed_on):
         parser.error("--recorded is an option of demo, and takes no arguments after --")
-    if passed_on and command not in TAKE_ARGUMENTS:
-        parser.error(f"{command} takes no arguments after --")
+    if passed_on and command == "lint":
+        parser.error("lint takes no arguments after --")
     started = time.perf_counter()
     try:
         if options.recorded:

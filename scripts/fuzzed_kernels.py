@@ -66,8 +66,8 @@ def _count(choice: Random) -> int:
     return choice.choice((0, 1, 2, 3, 5, 9, 9, 33))
 
 
-def _distinct(choice: Random, most: int = 9) -> Array:
-    return _int64(sorted(set(_times(choice, choice.randrange(most)))))
+def _distinct(choice: Random) -> Array:
+    return _int64(sorted(set(_times(choice, choice.randrange(9)))))
 
 
 def _spans(choice: Random, count: int) -> tuple[Array, Array]:

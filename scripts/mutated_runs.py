@@ -203,12 +203,8 @@ def _one_stat(space: Any, choice: random.Random) -> None:
     del plane.stats[-1]
     _set_value(value, choice)
     value.metadata_id = key
-    owners = [
-        plane,
-        *plane.event_metadata.values(),
-        *(e for line in plane.lines for e in line.events),
-    ]
-    for owner in owners:
+    events = (event for line in plane.lines for event in line.events)
+    for owner in (plane, *plane.event_metadata.values(), *events):
         for stat in owner.stats:
             if stat.metadata_id == key and choice.random() < 0.8:
                 stat.CopyFrom(value)
@@ -257,14 +253,8 @@ def damage_sidecar(path: Path, choice: random.Random) -> None:
 
 
 def _places(content: Any) -> list[tuple[Any, Any]]:
-    items: Any = (
-        content.items()
-        if isinstance(content, dict)
-        else enumerate(content)
-        if isinstance(content, list)
-        else ()
-    )
-    places = [(content, key) for key, _ in items]
+    keys: Any = range(len(content)) if isinstance(content, list) else ()
+    places = [(content, key) for key in (content if isinstance(content, dict) else keys)]
     for holder, key in tuple(places):
         places += _places(holder[key])
     return places or [({"": None}, "")]
@@ -277,12 +267,10 @@ def write_damaged(sources: Sequence[Path], folder: Path, choice: random.Random) 
     shutil.rmtree(logdir, ignore_errors=True)
     run = logdir / "plugins" / "profile" / "run1"
     run.mkdir(parents=True)
-    for path in sorted(source.rglob(f"*{_SUFFIX}")):
-        shutil.copy(path, run)
-    for path in sorted(source.rglob(f"*{_SIDECAR}")):
-        shutil.copy(path, run)
-    paths = sorted(run.glob(f"*{_SUFFIX}"))
-    sidecars = sorted(run.glob(f"*{_SIDECAR}"))
+    for suffix in (_SUFFIX, _SIDECAR):
+        for path in source.rglob(f"*{suffix}"):
+            shutil.copy(path, run)
+    paths, sidecars = (sorted(run.glob(f"*{suffix}")) for suffix in (_SUFFIX, _SIDECAR))
     if len(paths) == 1 and choice.random() < 0.3:
         shutil.copy(paths[0], run / f"other{_SUFFIX}")
         # The same bytes would be a duplicate.
@@ -311,10 +299,7 @@ def follow(logdir: Path, choice: random.Random) -> bool:
         report = analyze(trace, window=window, steps=steps, lanes=True)
     except (UsageError, TraceFormatError):
         return False
-    made = [report]
-    if choice.random() < 0.3:
-        made.append(redacted(report))
-    for shown in made:
+    for shown in (report, redacted(report)) if choice.random() < 0.3 else (report,):
         check_saved(shown, logdir.parent / "report.json")
         show(shown)
     context = Context(trace, select(trace, window, steps))

@@ -21,10 +21,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -35,34 +35,25 @@ FEATURES = 8
 BATCH_PER_REPLICA = 4
 
 
-@dataclass(frozen=True)
-class Fixture:
-    """One recording: how many logical CPU devices, which kind of loop, how many recorded steps."""
+class Fixture(NamedTuple):
+    """One recording: which kind of loop, on how many logical CPU devices, and how many recorded steps."""
 
-    kind: str  # "loop", "fit" or "demo"
+    kind: str  # "marked" or "unmarked" loop, "fit" or "demo"
     devices: int
-    optimizer: str
-    markers: bool
     steps: int
-    what: str
 
 
 FIXTURES = {
-    "custom-loop-2": Fixture(
-        "loop", 2, "SGD", True, 6, "custom loop, `strategy.run` in a `tf.function`, `train` markers"
-    ),
-    "custom-loop-4": Fixture("loop", 4, "SGD", True, 6, "the same on four devices"),
-    "keras-fit-2": Fixture(
-        "fit", 2, "Adam", False, 6, "Keras `fit`, profiled by its TensorBoard callback"
-    ),
-    "keras-fit-4": Fixture("fit", 4, "Adam", False, 4, "the same on four devices"),
-    "no-markers-2": Fixture("loop", 2, "Adam", False, 6, "custom loop without any marker"),
-    "no-markers-4": Fixture("loop", 4, "Adam", False, 4, "the same on four devices"),
-    "plain-1": Fixture("loop", 1, "SGD", True, 6, "one device, no strategy, `train` markers"),
-    "slow-input-2": Fixture(
-        "demo", 2, "SGD", True, 7, "`traceview capture --demo --slowdown input`, with its sidecar"
-    ),
+    "custom-loop-2": Fixture("marked", 2, 6),
+    "custom-loop-4": Fixture("marked", 4, 6),
+    "keras-fit-2": Fixture("fit", 2, 6),
+    "keras-fit-4": Fixture("fit", 4, 4),
+    "no-markers-2": Fixture("unmarked", 2, 6),
+    "no-markers-4": Fixture("unmarked", 4, 4),
+    "plain-1": Fixture("marked", 1, 6),
+    "slow-input-2": Fixture("demo", 2, 7),
 }
+"""fixtures/README.md says what is in them."""
 
 
 # --- recording (in a process of its own) ------------------------------------------------------
@@ -72,25 +63,20 @@ def _dataset(tf: Any, batch: int) -> Any:
     features = tf.random.stateless_normal([256, FEATURES], seed=[1, 2])
     labels = tf.reduce_sum(features, axis=1, keepdims=True)
     dataset = tf.data.Dataset.from_tensor_slices((features, labels)).repeat()
-    dataset = dataset.batch(
-        batch, drop_remainder=True
-    )  # first: one tf.data call per batch, not per row
+    # First: one tf.data call per batch, not per row.
+    dataset = dataset.batch(batch, drop_remainder=True)
     return dataset.map(lambda x, y: (x * 2.0, y), num_parallel_calls=2).prefetch(2)
 
 
 def _model(tf: Any) -> Any:
-    return tf.keras.Sequential(
-        [
-            tf.keras.layers.Input((FEATURES,)),
-            tf.keras.layers.Dense(16, activation="relu", name="hidden"),
-            tf.keras.layers.Dense(1, name="out"),
-        ]
-    )
+    hidden = tf.keras.layers.Dense(16, activation="relu", name="hidden")
+    out = tf.keras.layers.Dense(1, name="out")
+    return tf.keras.Sequential([tf.keras.layers.Input((FEATURES,)), hidden, out])
 
 
 def _optimizer(tf: Any, fixture: Fixture) -> Any:
-    optimizers = {"SGD": tf.keras.optimizers.SGD, "Adam": tf.keras.optimizers.Adam}
-    return optimizers[fixture.optimizer](learning_rate=0.01)
+    optimizers = tf.keras.optimizers
+    return (optimizers.SGD if fixture.kind == "marked" else optimizers.Adam)(learning_rate=0.01)
 
 
 def _strategy(tf: Any, fixture: Fixture) -> Any:
@@ -113,17 +99,13 @@ def _loop(tf: Any, fixture: Fixture) -> tuple[Callable[[], Any], Callable[[Any],
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
-    if fixture.devices == 1:
-        iterator = iter(dataset)
-        train_step = tf.function(replica_step)
-        return lambda: next(iterator), lambda batch: train_step(*batch)
-
     def distributed_step(features: Any, labels: Any) -> Any:
         losses = strategy.run(replica_step, args=(features, labels))
         return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
 
-    iterator = iter(strategy.experimental_distribute_dataset(dataset))
-    train_step = tf.function(distributed_step)
+    is_alone = fixture.devices == 1
+    iterator = iter(dataset if is_alone else strategy.experimental_distribute_dataset(dataset))
+    train_step = tf.function(replica_step if is_alone else distributed_step)
     return lambda: next(iterator), lambda batch: train_step(*batch)
 
 
@@ -133,10 +115,9 @@ def _record_loop(tf: Any, fixture: Fixture, logdir: str) -> None:
         train(get_batch())
     tf.profiler.experimental.start(logdir)
     for number in range(WARM_UP_STEPS, WARM_UP_STEPS + fixture.steps):
-        if fixture.markers:
-            with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
-                train(get_batch())
-        else:
+        # One that is only made is an event already.
+        is_marked, trace = fixture.kind == "marked", tf.profiler.experimental.Trace
+        with trace("train", step_num=number, _r=1) if is_marked else nullcontext():
             train(get_batch())
     tf.profiler.experimental.stop()
 
@@ -169,12 +150,9 @@ def _record_here(name: str, logdir: str) -> None:
         cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(fixture.devices)]
     )
     tf.random.set_seed(7)
-    (_record_loop if fixture.kind == "loop" else _record_fit)(tf, fixture, logdir)
-    versions = {
-        "python": ".".join(str(part) for part in sys.version_info[:3]),
-        "tensorflow": tf.__version__,
-        "keras": version("keras"),
-    }
+    (_record_fit if fixture.kind == "fit" else _record_loop)(tf, fixture, logdir)
+    python = ".".join(map(str, sys.version_info[:3]))
+    versions = {"python": python, "tensorflow": tf.__version__, "keras": version("keras")}
     Path(logdir, "versions.json").write_text(json.dumps(versions), encoding="utf-8")
 
 
@@ -190,16 +168,11 @@ def neutral(data: bytes, logdir: str) -> bytes:
     for plane in space.planes:
         for stat in plane.stats:
             if plane.stat_metadata[stat.metadata_id].name == b"profile_options":
-                stat.bytes_value = stat.bytes_value.replace(
-                    _text_field(logdir), _text_field("logdir")
-                )
+                # Field 10 of the options is the log directory.
+                own, other = (bytes((10 << 3 | 2, len(t))) + t.encode() for t in (logdir, "logdir"))
+                stat.bytes_value = stat.bytes_value.replace(own, other)
     neutral_data: bytes = space.SerializeToString(deterministic=True)
     return neutral_data
-
-
-def _text_field(text: str) -> bytes:
-    """Field 10 of the options, the log directory, as it is written."""
-    return bytes((10 << 3 | 2, len(text))) + text.encode()
 
 
 def _record_demo(logdir: str) -> None:
@@ -221,11 +194,8 @@ def _neutral_sidecar(fields: dict[str, Any], trace: bytes) -> str:
         "python": ["python3", "-m", "traceview", "capture", "--demo", "--slowdown", "input"],
         "script": ["training.py", *fields["command"]["script"][1:]],
     }
-    fields["file"] = {
-        "name": f"{HOST}.xplane.pb",
-        "bytes": len(trace),
-        "sha256": hashlib.sha256(trace).hexdigest(),
-    }
+    sha256 = hashlib.sha256(trace).hexdigest()
+    fields["file"] = {"name": f"{HOST}.xplane.pb", "bytes": len(trace), "sha256": sha256}
     return json.dumps(fields, indent=2) + "\n"
 
 

@@ -1,7 +1,12 @@
-"""Lists the shapes of traces that the speed is measured on: along steps, GPUs, hosts and events."""
+"""The shapes of traces that the speed is measured on: along steps, GPUs, hosts and events.
+
+python -m scripts.shapes               lists their names
+python -m scripts.shapes NAME FOLDER   writes one
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +16,6 @@ from scripts.bench_trace import Shape, write_alike_hosts, write_trace
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import marked_steps, new_trace
-
-RUN: Final = "run1"
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,15 @@ def write_lines(logdir: Path, count: int) -> Path:
     return logdir
 
 
+def _host(place: int) -> CudaTrace:
+    """Hosts start a microsecond after each other."""
+    start_ns = PROFILE_START_NS + 1000 * place
+    return CudaTrace(f"host{place}", start_ns=start_ns, stop_ns=start_ns + 250_000_000)
+
+
 def write_small_hosts(logdir: Path, count: int) -> Path:
     """Hosts of one GPU that runs one kernel in each of two steps."""
-    for place in range(count):
-        start_ns = PROFILE_START_NS + 1000 * place
-        trace = CudaTrace(f"host{place}", start_ns=start_ns, stop_ns=start_ns + 250_000_000)
+    for trace in map(_host, range(count)):
         for step in marked_steps(trace, count=2):
             step.kernel(0, 1, 20)
         trace.write(logdir)
@@ -64,9 +71,7 @@ def write_small_hosts(logdir: Path, count: int) -> Path:
 
 def write_hosts(logdir: Path, count: int) -> Path:
     """Hosts of eight GPUs that train together for four steps."""
-    for place in range(count):
-        start_ns = PROFILE_START_NS + 1000 * place
-        trace = CudaTrace(f"host{place}", start_ns=start_ns, stop_ns=start_ns + 250_000_000)
+    for trace in map(_host, range(count)):
         for number, step in enumerate(marked_steps(trace)):
             for ordinal in range(8):
                 for kernel in range(4):
@@ -78,7 +83,7 @@ def write_hosts(logdir: Path, count: int) -> Path:
 
 def _row(axis: str, number: int, shape: Shape, hosts: int = 1) -> Row:
     def write(logdir: Path) -> object:
-        folder = logdir / "plugins" / "profile" / RUN
+        folder = logdir / "plugins" / "profile" / "run1"
         if hosts > 1:
             return write_alike_hosts(folder, shape, hosts)
         return write_trace(folder / "bench-host.xplane.pb", shape)
@@ -105,3 +110,11 @@ ROWS: Final = (
     *(_made("hosts of one kernel", count, write_small_hosts) for count in (250, 1000)),
     *(_made("lines of one id", count, write_lines) for count in (10_000, 40_000)),
 )
+
+
+if __name__ == "__main__":
+    by_name = {row.name: row for row in ROWS}
+    if sys.argv[1:]:
+        by_name[sys.argv[1]].write(Path(sys.argv[2]))
+    else:
+        print(*by_name, sep="\n")

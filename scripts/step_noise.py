@@ -32,6 +32,7 @@ from traceview.comparison.noise import (
 RECORDED: Final = {
     name: Path(__file__).with_name(f"{name}_captures.csv") for name in ("long", "repeated", "busy")
 }
+REPLICAS: Final = (RECORDED["repeated"], RECORDED["busy"])
 PAIRS: Final = 1000
 STEPS: Final = 20
 VARIATION: Final = 0.03
@@ -129,11 +130,11 @@ def row_of(pairs: Sequence[tuple[Side, Side]], spread: RunSpread, slower_by: flo
 def made_row(noise: Noise, between: float, captures: int) -> Row:
     """Made pairs with so many captures a side."""
     random = np.random.default_rng([NOISES.index(noise), round(1000 * between), captures])
-    pairs = [
-        tuple([noise.run(random, between) for _ in range(captures)] for _ in range(2))
-        for _ in range(PAIRS)
-    ]
-    return row_of([(before, after) for before, after in pairs], DEVICE_SPREAD)
+
+    def side() -> Side:
+        return [noise.run(random, between) for _ in range(captures)]
+
+    return row_of([(side(), side()) for _ in range(PAIRS)], DEVICE_SPREAD)
 
 
 # Recorded runs
@@ -184,22 +185,18 @@ def drawn_pairs(captures: int) -> list[tuple[Side, Side]]:
     """Pairs with the recorded noise of each program: recorded captures, whose levels differ as these do, normally distributed."""
     random = np.random.default_rng([20, captures])
     pairs: list[tuple[Side, Side]] = []
-    for of_program in (
-        *recorded(RECORDED["repeated"]).values(),
-        *recorded(RECORDED["busy"]).values(),
-    ):
+    for of_program in (each for table in REPLICAS for each in recorded(table).values()):
         logarithms = [levels.typical.value for levels in _levels(of_program)]
         runs = [steps / math.exp(of) for steps, of in zip(of_program, logarithms, strict=True)]
         spread = float(np.std(logarithms, ddof=1))
-        for _ in range(PAIRS // 5):
-            before, after = (
-                [
-                    runs[random.integers(len(runs))] * math.exp(random.normal(0, spread))
-                    for _ in side
-                ]
-                for side in (range(captures), range(captures))
-            )
-            pairs.append((before, after))
+        sides = [
+            [
+                runs[random.integers(len(runs))] * math.exp(random.normal(0, spread))
+                for _ in range(captures)
+            ]
+            for _ in range(2 * (PAIRS // 5))
+        ]
+        pairs += zip(sides[::2], sides[1::2], strict=True)
     return pairs
 
 
@@ -257,7 +254,7 @@ def main() -> None:
     for captures in DRAWN:
         row = row_of(drawn_pairs(captures), REPLICA_SPREAD, DRAWN_CHANGE)
         print(_line(f"{captures}, drawn, {DRAWN_CHANGE:.0%} instead of 8%", "as recorded", row))
-    spread = run_spread([recorded(RECORDED[name]) for name in ("repeated", "busy")])
+    spread = run_spread([recorded(table) for table in REPLICAS])
     print(f"replicas differ by {spread.ratio:.1%}, worth {spread.degrees:.2f} degrees of freedom")
 
 

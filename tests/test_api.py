@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 import traceview
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
+from tests.capture.conftest import ROOT, run_python
 from traceview import Trace, UsageError
 
 COLUMNS = {
@@ -138,8 +137,7 @@ def test_public_names_are_there_and_lazy() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         attrgetter("nothing")(traceview)
     code = "import sys, traceview; print(sorted({'numpy', 'pandas', 'rich'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert run_python(ROOT, "-c", code, code=0).out == "[]\n"
 
 
 def test_a_notebook_shows_the_page_for_a_ticket(fixtures: Path) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ast
 import os
-import subprocess
-import sys
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.capture.conftest import ROOT, run_python
+
 PACKAGE = ROOT / "traceview"
 FIXTURE = ROOT / "fixtures" / "custom-loop-2"
 
@@ -131,15 +130,9 @@ finally:
 def test_a_start_is_light(arguments: list[str], tmp_path: Path) -> None:
     """Where there is a TensorFlow, too: trying to import it would show."""
     (tmp_path / "tensorflow.py").write_text("", encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-c", START, *arguments],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    modules = set(done.stderr.split())
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = run_python(tmp_path, "-c", START, *arguments, environment=environment, code=0)
+    modules = set(done.err.split())
     assert "traceview" in modules
     assert not {*HEAVY, "google.protobuf", "traceview.store.remote"} & modules
 
@@ -147,11 +140,9 @@ def test_a_start_is_light(arguments: list[str], tmp_path: Path) -> None:
 # The bootstrap
 
 
-DEV = Path(__file__).parent.parent / "scripts" / "dev.py"
-
-
 def test_it_parses_on_an_old_python() -> None:
-    tree = ast.parse(DEV.read_text(encoding="utf-8"), feature_version=(3, 7))
+    text = (ROOT / "scripts" / "dev.py").read_text(encoding="utf-8")
+    tree = ast.parse(text, feature_version=(3, 7))
     # The first thing done after imports that an old Python has as well.
     guard = next(
         node for node in tree.body[1:] if not isinstance(node, (ast.Import, ast.ImportFrom))

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -61,21 +62,14 @@ VALIDATOR = Draft202012Validator(json.loads(schema_of(Report, "traceview report"
 VALIDATED = {*FIXTURES, *REAL, *list(SCENARIOS)[::4]}
 """Runs whose reports are validated: it takes ten times as long as to read one, which checks as much."""
 MOST_HEADLINE_WORDS = 20
+OTHER_WINDOWS = ["devices", "trace"]
 SHARED = pytest.mark.shared
 # Steps left out because events were dropped are a rule of ours that the raw planes do not hold.
 OWN_STATISTICS = ["dropped_events"]
 STEP_FIELDS = ("host", "number", "recorded_number", "start_ps", "duration_ps", "kind")
 OP_FIELDS = (
-    "device",
-    "class",
-    "op",
-    "op_type",
-    "kernel",
-    "count",
-    "total_ps",
-    "mean_ps",
-    "p95_ps",
-    "bytes",
+    *("device", "class", "op", "op_type", "kernel"),
+    *("count", "total_ps", "mean_ps", "p95_ps", "bytes"),
 )
 
 
@@ -406,25 +400,21 @@ def test_the_timeline_holds_the_time_of_the_tables(run: Run) -> None:
         check_lanes(run.report)
 
 
-@pytest.mark.parametrize("window", ["devices", "trace"])
-@pytest.mark.parametrize("name", [name for name in FIXTURES if not name.endswith("-4")])
-def test_other_windows_of_recorded_cpu_runs(name: str, window: WindowKind) -> None:
-    Run(name, FOLDER / name, window=window).check()
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("window", ["devices", "trace"])
-@pytest.mark.parametrize("name", [*REAL, *BROKEN])
-def test_other_windows_of_recorded_gpu_runs(
-    shared_traces: Path, name: str, window: WindowKind
-) -> None:
-    Run(name, shared_traces / name, window=window).check()
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", BROKEN)
-def test_broken_gpu_runs(shared_traces: Path, name: str) -> None:
-    Run(name, shared_traces / name).check()
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [
+        *product([name for name in FIXTURES if not name.endswith("-4")], OTHER_WINDOWS),
+        *(
+            pytest.param(name, window, marks=SHARED)
+            for name, window in (
+                *product(BROKEN, ["auto"]),
+                *product([*REAL, *BROKEN], OTHER_WINDOWS),
+            )
+        ),
+    ],
+)
+def test_other_windows_and_broken_runs(name: str, window: WindowKind, shared_traces: Path) -> None:
+    Run(name, (FOLDER if name in FIXTURES else shared_traces) / name, window=window).check()
 
 
 @pytest.mark.parametrize(
@@ -559,27 +549,18 @@ def same_supply(folder: Path, host: Host) -> None:
     assert supply.work_ratio == pytest.approx(work_ratio(host, name, window), rel=1e-12)
     waits = empty_ratios(host, name, used, step_waits(host, used))
     assert (supply.empty_step_ratio, supply.empty_wait_ratio) == waits
-    same_stages(folder, host)
-
-
-def same_stages(folder: Path, host: Host) -> None:
     ours: dict[str, tuple[int, int]] = {}
-    for stage in recorded_stages(traceview.load(folder)):
+    for stage in recorded_stages(trace):
         self_ps, waiting_ps = ours.get(stage.name, (0, 0))
         ours[stage.name] = (self_ps + stage.self_ps, waiting_ps + stage.waiting_ps)
     assert ours == stage_times(host)
 
 
-@pytest.mark.parametrize("name", FIXTURES)
-def test_input_of_fixtures(name: str) -> None:
-    folder = FOLDER / name
+@pytest.mark.parametrize("name", [*FIXTURES, *PIPELINES])
+def test_input(name: str, tmp_path: Path) -> None:
+    folder = FOLDER / name if name in FIXTURES else tmp_path
+    if name in PIPELINES:
+        SCENARIOS[name]().write(folder)
     (host,) = read_hosts(list(folder.rglob("*.xplane.pb")))
     assert stage_times(host)
     same_supply(folder, host)
-
-
-@pytest.mark.parametrize("name", PIPELINES)
-def test_input_of_scenarios(name: str, tmp_path: Path) -> None:
-    files = SCENARIOS[name]().write(tmp_path)
-    (host,) = read_hosts(list(files))
-    same_supply(tmp_path, host)

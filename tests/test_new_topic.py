@@ -6,11 +6,10 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.capture.conftest import ROOT, run_python
+
 TRACE = str(ROOT / "fixtures" / "custom-loop-2")
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 CODE = """
@@ -68,16 +67,9 @@ def checkout(folder: Path) -> Path:
 
 
 def test_it_is_everywhere(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CODE, TRACE],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{checkout(tmp_path)}{os.pathsep}{ROOT}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    path = {"PYTHONPATH": f"{checkout(tmp_path)}{os.pathsep}{ROOT}"}
+    done = run_python(tmp_path, "-c", CODE, TRACE, environment={**os.environ, **path}, code=0)
+    said = json.loads(done.out)
     for form in ("terminal", "markdown", "html"):
         assert "First kernels" in said[form], form
     report = json.loads(said["json"])

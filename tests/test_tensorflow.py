@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import traceview
+from tests.capture.conftest import ROOT, run_python
 from tests.oracle import run_answer
 from tests.test_every_run import same_report
 
 pytestmark = pytest.mark.tensorflow
 
-ROOT = Path(__file__).resolve().parent.parent
 BESIDE = """
-{first}
-{second}
+import {}
+import {}
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 report = traceview.analyze("fixtures/custom-loop-2")
@@ -29,29 +27,18 @@ print(report.verdict.headline)
 """
 
 
-def output_of(*command: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
-
-
 @pytest.mark.parametrize("first", ["traceview", "tensorflow"])
 def test_beside_tensorflow_in_either_order(first: str) -> None:
-    second = {"traceview": "tensorflow", "tensorflow": "traceview"}[first]
-    program = BESIDE.format(first=f"import {first}", second=f"import {second}")
-    assert (
-        output_of("-c", program)
-        == "Dispatch takes 2.05 of 2.96 ms (69%), as in any step of so many ops.\n"
-    )
+    names = sorted(["tensorflow", "traceview"], key=first.__ne__)
+    said = run_python(ROOT, "-c", BESIDE.format(*names), code=0).out
+    assert said == "Dispatch takes 2.05 of 2.96 ms (69%), as in any step of so many ops.\n"
 
 
 @pytest.mark.parametrize(
     ("name", "method", "steps"), [("custom-loop-2", "marker", 6), ("no-markers-4", "function", 4)]
 )
 def test_a_run_recorded_now(name: str, method: str, steps: int, tmp_path: Path) -> None:
-    output_of("scripts/record.py", "--into", str(tmp_path), name)
+    run_python(ROOT, "scripts/record.py", "--into", tmp_path, name, code=0)
     logdir = tmp_path / name
     report = traceview.analyze(logdir, top=None)
     assert report.results.steps is not None
@@ -66,15 +53,8 @@ def test_a_run_recorded_now(name: str, method: str, steps: int, tmp_path: Path) 
 
 
 def test_advice_works_in_tensorflow() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.advice_in_tensorflow"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == {
+    done = run_python(ROOT, "-m", "tests.advice_in_tensorflow", code=0)
+    assert json.loads(done.out.splitlines()[-1]) == {
         "xla_around_run": "InvalidArgumentError",
         "xla_inside_run": "works",
         "xla_in_keras_compile": "InvalidArgumentError",

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 import typer.main
-from typer.core import TyperArgument, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperOption
 
 from scripts.docs.words import first_paragraph, words
 from traceview.base import errors
@@ -35,17 +35,9 @@ _FEWEST = 2
 
 def page() -> str:
     """The whole page: shared options, a part for each command, and the exit codes."""
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
-    commands = {name: command_called(name) for name in group.commands}
-    singles = [
-        (command, typer.Context(command, info_name=f"traceview {name}"))
-        for name, command in commands.items()
-    ]
+    commands = {name: command_called(name) for name in typer.main.get_group(app).commands}
     counts = Counter(
-        _option(parameter, context)
-        for command, context in singles
-        for parameter in _parameters(command)
+        option for command in commands.values() for option in _options(command).values()
     )
     shared = {
         option: text
@@ -71,19 +63,12 @@ def _of_command(name: str, command: Any, shared: dict[str, str]) -> Iterator[str
             example = paragraph.removeprefix(_EXAMPLE)
         else:
             paragraphs.append(words(paragraph))
-    context = typer.Context(command, info_name=f"traceview {name}")
     yield f"## traceview {name}"
     yield " ".join(paragraphs)
     yield f"```sh\n{example}\n```"
-    options = {
-        option: (_longest(parameter, context), text)
-        for parameter in _parameters(command)
-        for option, text in [_option(parameter, context)]
-    }
-    also = [_code(name) for option, (name, text) in options.items() if text == shared.get(option)]
-    yield _listed(
-        {option: text for option, (name, text) in options.items() if _code(name) not in also}
-    )
+    options = _options(command)
+    yield _listed(dict(each for each in options.values() if each not in shared.items()))
+    also = [_code(name) for name, each in options.items() if each in shared.items()]
     if also:
         yield f"Also: {', '.join(also)}"
     if name == "show":
@@ -111,13 +96,14 @@ def _paragraphs(text: str | None) -> list[str]:
     return [" ".join(part.split()) for part in inspect.cleandoc(text or "").split("\n\n")]
 
 
-def _parameters(command: Any) -> list[Any]:
-    return [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
-
-
-def _option(parameter: Any, context: typer.Context) -> tuple[str, str]:
-    """How it is written, and what it means."""
-    return _name(parameter, context), _help(parameter, context)
+def _options(command: Any) -> dict[str, tuple[str, str]]:
+    """By the name that says most how an option is written, and what it means."""
+    context = typer.Context(command)
+    return {
+        _longest(parameter, context): (_name(parameter, context), _help(parameter))
+        for parameter in command.params
+        if not getattr(parameter, "hidden", False)
+    }
 
 
 def _longest(parameter: Any, context: typer.Context) -> str:
@@ -138,18 +124,14 @@ def _name(parameter: Any, context: typer.Context) -> str:
     return ", ".join(map(_code, (*names[:-1], f"{names[-1]} {metavar.strip('<>')}")))
 
 
-def _help(parameter: Any, context: typer.Context) -> str:
+def _help(parameter: Any) -> str:
     meaning = words(parameter.help or "")
     if not isinstance(parameter, TyperOption):
         return meaning
-    extra = parameter.get_help_extra(context) if hasattr(parameter, "get_help_extra") else {}
-    remarks = []
     if parameter.show_default and parameter.default is not None and not parameter.is_flag:
         default = getattr(parameter.default, "value", parameter.default)
-        remarks.append(f"By default {_code(str(default))}.")
-    if extra.get("range"):
-        remarks.append(f"Range: {_code(str(extra['range']))}.")
-    return " ".join([meaning, *remarks])
+        meaning += f" By default {_code(str(default))}."
+    return meaning
 
 
 def _exit_codes() -> str:

@@ -15,7 +15,7 @@ import pytest
 from scripts.dev import chromium
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page, Request
+    from playwright.sync_api import Browser, FloatRect, Locator, Page, Request
 
 _ARGUMENTS = (
     "--disable-background-networking",
@@ -47,6 +47,13 @@ def wait_until(page: Page, condition: str) -> None:
             return
         time.sleep(0.05)
     raise AssertionError(f"never true: {condition}")
+
+
+def box_of(part: Locator) -> FloatRect:
+    """Where something on the page is, which must be on it."""
+    box = part.bounding_box()
+    assert box is not None
+    return box
 
 
 @pytest.fixture(scope="session")

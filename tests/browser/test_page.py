@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import traceview
-from tests.browser.conftest import PageOf, wait_until
+from tests.browser.conftest import PageOf, box_of, wait_until
 from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
 from traceview.document.html.printer import render
@@ -64,8 +64,7 @@ def color(page: Page) -> str:
 def test_the_first_screen(page_of: PageOf) -> None:
     page = page_of(page_with(full_document()))
     for selector in ("h1", "#anatomy", "#summary .chart"):
-        box = page.locator(selector).first.bounding_box()
-        assert box is not None
+        box = box_of(page.locator(selector).first)
         assert box["y"] + box["height"] <= 900, f"{selector} is below the first screen"
     label, answer = full_document().summary.label, full_document().summary.answer
     assert label is not None
@@ -128,9 +127,7 @@ def test_an_address_opens_what_it_names(page_of: PageOf) -> None:
     page.goto(f"{page.url.partition('#')[0]}#finding-1")
     wait_until(page, "location.hash === '#finding-1'")
     assert finding.locator("dl").is_visible()
-    box = finding.bounding_box()
-    assert box is not None
-    assert 40 <= box["y"] < 500
+    assert 40 <= box_of(finding)["y"] < 500
     for part in ("#gap-2", "#capture .notes"):
         page.goto(f"{page.url.partition('#')[0]}{part.partition(' ')[0]}")
         page.locator(part).wait_for(timeout=30_000)
@@ -190,11 +187,6 @@ def wide_tables(page: Page) -> list[str]:
     return wide
 
 
-@pytest.mark.parametrize("name", ["full", "bare", "many"])
-def test_no_table_is_wider_than_the_page(page_of: PageOf, name: str) -> None:
-    assert wide_tables(page_of(page_with(DOCUMENTS[name]), width=1280)) == []
-
-
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
 def test_pages_of_recorded_gpu_runs_can_be_read(
@@ -229,7 +221,8 @@ def test_dark_and_light(page_of: PageOf, is_dark: bool) -> None:
 @pytest.mark.parametrize("width", [1280, 800, 400])
 def test_nothing_scrolls_sideways(page_of: PageOf, name: str, width: int) -> None:
     page = page_of(page_with(DOCUMENTS[name]), width=width)
-    open_sections(page)
+    # Nor does a table inside the page, where there is room and names are short.
+    assert wide_tables(page) == [] or width < 1280 or name in ("hostile", "long")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -275,9 +268,7 @@ def test_printing(page_of: PageOf) -> None:
 
 def test_a_phone_shows_the_headline_first(page_of: PageOf) -> None:
     page = page_of(page_with(full_document()), width=390)
-    box = page.locator("h1").bounding_box()
-    assert box is not None
-    assert box["y"] < 120
+    assert box_of(page.locator("h1"))["y"] < 120
     assert page.locator(".contents").is_hidden()
 
 

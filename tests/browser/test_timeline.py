@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import structs
 
-from tests.browser.conftest import PageOf, wait_until
+from tests.browser.conftest import PageOf, box_of, wait_until
 from tests.charts import HOST, WINDOW_PS, lane
 from tests.documents import full_document
 from tests.hostile import HOSTILE
@@ -51,8 +52,7 @@ def view(page: Page) -> str:
 def at(page: Page, ms: float, y: float) -> tuple[float, float]:
     """A point of the canvas that shows this moment of 100 ms, when nothing is zoomed."""
     page.evaluate("document.querySelector('.tv-canvas').scrollIntoView()")
-    box = page.locator(".tv-canvas").bounding_box()
-    assert box is not None
+    box = box_of(page.locator(".tv-canvas"))
     return box["x"] + GUTTER + (box["width"] - GUTTER - 12) * ms / 100, box["y"] + y
 
 
@@ -200,19 +200,22 @@ def test_the_keyboard_goes_through_slices(page_of: PageOf) -> None:
     assert page.evaluate("document.activeElement.className") != "tv-canvas"
 
 
+def show(page: Page, **place: Any) -> None:
+    """What a link to this place of a device does."""
+    detail = json.dumps({"start_ps": 40e9, "end_ps": 50e9, "others": [], **place})
+    event = f'new CustomEvent("traceview:show", {{detail: {detail}}})'
+    page.evaluate(f"() => document.dispatchEvent({event})")
+
+
 def test_a_link_shows_its_place(page_of: PageOf) -> None:
     page = page_of(rendered(many(64)))
+    canvas = page.locator(".tv-canvas")
     page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
-    height = page.locator(".tv-canvas").bounding_box()
-    page.evaluate(
-        """() => document.dispatchEvent(new CustomEvent("traceview:show",
-            {detail: {device: 63, start_ps: 40e9, end_ps: 50e9, others: [62]}}))"""
-    )
+    folded = box_of(canvas)
+    show(page, device=63, others=[62])
     assert view(page) == "37.5 ms – 52.5 ms, 15.0 ms wide"
-    opened = page.locator(".tv-canvas").bounding_box()
-    assert height is not None
-    assert opened is not None
-    assert opened["height"] > height["height"]
+    opened = box_of(canvas)
+    assert opened["height"] > folded["height"]
     # The device is the last one: its lanes are on the screen.
     assert 0 < opened["y"] + opened["height"] < 900
     assert page.evaluate("document.activeElement.className") == "tv-canvas"
@@ -220,40 +223,27 @@ def test_a_link_shows_its_place(page_of: PageOf) -> None:
 
 def test_many_devices_start_folded(page_of: PageOf) -> None:
     page = page_of(rendered(many(64)))
-    heights = {}
+    heights, canvas = {}, page.locator(".tv-canvas")
     for name in ("Open all", "Fold all"):
-        box = page.locator(".tv-canvas").bounding_box()
-        assert box is not None
-        heights[name] = box["height"]
+        heights[name] = box_of(canvas)["height"]
         page.get_by_role("button", name="Open or fold").click()
     assert heights["Open all"] < 1500 < heights["Fold all"]
     page.mouse.click(*at(page, -5, 2 + 21 + 16 + 8 + 4))
     assert page.get_by_role("button", name="Open or fold").inner_text() == "Open all"
-    box = page.locator(".tv-canvas").bounding_box()
-    assert box is not None
-    assert heights["Open all"] < box["height"] < heights["Open all"] + 120
+    assert heights["Open all"] < box_of(canvas)["height"] < heights["Open all"] + 120
 
 
 def test_of_very_many_devices_those_that_stand_out_come_first(page_of: PageOf) -> None:
     page = page_of(rendered(many(24, outliers=("GPU:0", "GPU:7", "GPU:20"))))
-
-    def height() -> float:
-        box = page.locator(".tv-canvas").bounding_box()
-        assert box is not None
-        return box["height"]
-
-    count = page.locator(".tv-tools > span")
-    few = height()
+    count, canvas = page.locator(".tv-tools > span"), page.locator(".tv-canvas")
+    few = box_of(canvas)["height"]
     assert count.inner_text() == "3 of 24 devices: those that stand out, and one like the others"
-    page.evaluate(
-        """() => document.dispatchEvent(new CustomEvent("traceview:show",
-            {detail: {device: 11, start_ps: 40e9, end_ps: 50e9, others: []}}))"""
-    )
+    show(page, device=11)
     # What a link leads to is there.
     assert count.inner_text().startswith("4 of 24 devices")
     page.get_by_role("button", name="All 24 devices").press("Enter")
     assert count.inner_text() == "24 of 24 devices"
-    assert height() > few + 20 * 19
+    assert box_of(canvas)["height"] > few + 20 * 19
     page.get_by_role("button", name="Those that stand out").click()
     assert count.inner_text().startswith("4 of 24 devices")
 

@@ -18,17 +18,15 @@ import pytest
 
 from tests.capture import fake_tensorflow
 from tests.capture.recorded_markers import markers_of
+from tests.command import Done
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @dataclass(frozen=True)
-class Captured:
-    """What one run of `traceview capture` left."""
+class Captured(Done):
+    """What a process left in its folder: what it printed, and what it captured."""
 
-    code: int
-    out: str
-    err: str
     logdir: Path
 
     @property
@@ -56,24 +54,6 @@ class Captured:
     def window(self) -> dict[str, Any]:
         window: dict[str, Any] = self.sidecar["window"]
         return window
-
-    def events(self) -> list[tuple[str, dict[str, int]]]:
-        """Names and stats of all events of the trace, as a fake TensorFlow writes it, in time order."""
-        from scripts.xspace import XSpace
-
-        (path,) = self.run.glob("*.xplane.pb")
-        (plane,) = XSpace.FromString(path.read_bytes()).planes
-        (line,) = plane.lines
-        return [
-            (
-                plane.event_metadata[event.metadata_id].name.decode(),
-                {
-                    plane.stat_metadata[stat.metadata_id].name.decode(): stat.int64_value
-                    for stat in event.stats
-                },
-            )
-            for event in sorted(line.events, key=lambda event: event.offset_ps)
-        ]
 
     def numbers(self) -> list[int]:
         return markers_of(self.run)
@@ -110,43 +90,13 @@ strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
 CAPTURE: Final = ("-m", "traceview", "capture")
 
 
-def run_process(
-    folder: Path,
-    *command: str | Path,
-    environment: Mapping[str, str] | None = None,
-    code: int | None = None,
-) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder to its end, by default with the real TensorFlow. `code`: the exit code that is expected."""
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=dict(QUIET() if environment is None else environment),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert code in (None, done.returncode), done.stderr[-3000:]
-    return done
-
-
-def run_python(
-    folder: Path,
-    *command: str | Path,
-    environment: Mapping[str, str] | None = None,
-    code: int | None = None,
-) -> subprocess.CompletedProcess[str]:
-    """The same with the Python that runs the tests."""
-    return run_process(folder, sys.executable, *command, environment=environment, code=code)
-
-
 @contextmanager
 def started(
-    folder: Path, *command: str, environment: Mapping[str, str] | None = None
+    folder: Path, *command: str | Path, environment: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """The same, which runs in the block and is killed after it."""
+    """Run a command in a folder in the block, by default with the real TensorFlow, and kill it after that."""
     with subprocess.Popen(
-        [sys.executable, *command],
+        command,
         cwd=folder,
         env=dict(QUIET() if environment is None else environment),
         stdout=subprocess.PIPE,
@@ -159,29 +109,46 @@ def started(
             process.kill()
 
 
+def run_process(
+    folder: Path,
+    *command: str | Path,
+    environment: Mapping[str, str] | None = None,
+    script: str = "",
+    code: int | None = None,
+    timeout_s: float = 300,
+) -> Captured:
+    """The same to its end. `script`: what `train.py` holds. `code`: the exit code that is expected."""
+    if script:
+        (folder / "train.py").write_text(script, encoding="utf-8")
+    with started(folder, *command, environment=environment) as process:
+        out, err = process.communicate(timeout=timeout_s)
+    assert code in (None, process.returncode), err[-3000:]
+    return Captured(process.returncode, out, err, folder / "logs")
+
+
+def run_python(folder: Path, *command: str | Path, **options: Any) -> Captured:
+    """The same with the Python that runs the tests."""
+    return run_process(folder, sys.executable, *command, **options)
+
+
 def run_together(
     folder: Path,
     commands: Sequence[Sequence[str]],
     environments: Sequence[Mapping[str, str]],
     apart_s: float = 0.0,
-) -> list[subprocess.CompletedProcess[str]]:
+) -> list[Captured]:
     """The same of several that run at the same time, each begun a while after the one before."""
     with ExitStack() as stack:
         processes: list[subprocess.Popen[str]] = []
         for command, environment in zip(commands, environments, strict=True):
             time.sleep(apart_s if processes else 0)
-            process = started(folder, *command, environment=environment)
+            process = started(folder, sys.executable, *command, environment=environment)
             processes.append(stack.enter_context(process))
         texts = [process.communicate(timeout=300) for process in processes]
     return [
-        subprocess.CompletedProcess(process.args, process.returncode, *text)
+        Captured(process.returncode, *text, folder / "logs")
         for process, text in zip(processes, texts, strict=True)
     ]
-
-
-def run_command(folder: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Captured:
-    done = run_python(folder, *CAPTURE, *arguments, environment=environment)
-    return Captured(done.returncode, done.stdout, done.stderr, folder / "logs")
 
 
 @pytest.fixture(scope="session")
@@ -199,11 +166,8 @@ def capture(tmp_path: Path, fake: Path) -> Capture:
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> Captured:
-        (tmp_path / "train.py").write_text(script, encoding="utf-8")
-        return run_command(
-            tmp_path,
-            [*options, "train.py", *arguments],
-            environment_with(fake, **(environment or {})),
-        )
+        variables = environment_with(fake, **(environment or {}))
+        command = (*CAPTURE, *options, "train.py", *arguments)
+        return run_python(tmp_path, *command, script=script, environment=variables)
 
     return run

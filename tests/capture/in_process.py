@@ -8,7 +8,7 @@ import runpy
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -19,20 +19,11 @@ from traceview.capture.record.settings import Settings
 from traceview.capture.window.step_window import StepRange
 
 
-@dataclass
-class Done:
-    """How a script ended, and what its capture said."""
-
-    code: int = 0
-    run: Path | None = None
-    said: list[str] = field(default_factory=list)
-
-
-def captured(steps: str, step_functions: Iterable[str]) -> Done:
-    """Run `train.py` as `__main__`, and capture its steps."""
-    done = Done()
+def captured(steps: str, step_functions: Iterable[str]) -> tuple[End, Path | None, list[str]]:
+    """Run `train.py` as `__main__`, and capture its steps: how it ended, the run, and what was said."""
+    said: list[str] = []
     settings = Settings(Path("logs"), StepRange.parse(steps), step_functions=tuple(step_functions))
-    capture = Capture(settings, done.said.append)
+    capture = Capture(settings, said.append)
     capture.prepare()
     capture.hooks.install()
     capture.start_clocks()
@@ -42,12 +33,11 @@ def captured(steps: str, step_functions: Iterable[str]) -> Done:
     try:
         exec(compile(Path("train.py").read_text("utf-8"), module.__file__, "exec"), vars(module))
     except BaseException:
-        end, done.code = "failed", 1
+        end = "failed"
         traceback.print_exc()
     capture.finish(end)
     capture.outcome(end)
-    done.run = capture.run
-    return done
+    return end, capture.run, said
 
 
 @dataclass(frozen=True)
@@ -78,16 +68,16 @@ def captured_scripts(
     done = run_python(folder, *command, environment=QUIET(**variables), code=0)
     found: dict[str, Captured] = {}
     printed: list[str] = []
-    for line in done.stdout.splitlines():
+    for line in done.out.splitlines():
         if line.startswith("ROW "):
-            name, code, place, run, said = json.loads(line.removeprefix("ROW "))
+            name, end, place, run, said = json.loads(line.removeprefix("ROW "))
+            assert end == "ended", done.err[-3000:]
             err = "\n".join([*said, str(Path(place) / run)])
-            found[name] = Captured(code, "\n".join(printed), err, Path(place) / "logs")
+            found[name] = Captured(0, "\n".join(printed), err, Path(place) / "logs")
             printed = []
         else:
             printed.append(line)
-    assert list(found) == list(scripts), done.stderr[-3000:]
-    assert [name for name, run in found.items() if run.code] == [], done.stderr[-3000:]
+    assert list(found) == list(scripts), done.err[-3000:]
     return found
 
 
@@ -105,11 +95,11 @@ def main(path: str) -> None:
         os.chdir(place)
         sys.path[0], sys.argv[1:] = place, arguments
         if steps:
-            done = captured(steps, step_functions)
+            end, run, said = captured(steps, step_functions)
         else:
             runpy.run_path(str(Path(place, "train.py")), run_name="__main__")
-            done = Done()
-        row = json.dumps([name, done.code, place, str(done.run), done.said])
+            end, run, said = "ended", None, []
+        row = json.dumps([name, end, place, str(run), said])
         sys.stdout.write(f"\nROW {row}\n")
         sys.stdout.flush()
         if is_forked:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import CAPTURE, TWO_REPLICAS, run_python, started
+from tests.capture.conftest import CAPTURE, TWO_REPLICAS, line_of, run_python, started
 from tests.capture.recorded_markers import markers_of
 
 pytestmark = pytest.mark.tensorflow
@@ -33,10 +34,10 @@ QUEUE = "tf.queue.FIFOQueue(1, tf.float32).dequeue()"
 MUTEX = "[ctypes.PyDLL(None).pthread_mutex_lock(mutex) for mutex in [ctypes.create_string_buffer(64)] * 2]"
 
 
-def terminated(folder: Path, hangs: str) -> str:
-    """What a script says that hangs and is terminated."""
-    (folder / "train.py").write_text(LOOP.replace("HANGS", hangs), encoding="utf-8")
-    with started(folder, *CAPTURE, "train.py") as process:
+@pytest.mark.parametrize("hangs", [QUEUE, MUTEX], ids=["a queue", "a mutex"])
+def test_a_termination_ends_a_script_that_hangs(hangs: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(LOOP.replace("HANGS", hangs), encoding="utf-8")
+    with started(tmp_path, sys.executable, *CAPTURE, "train.py") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "hangs\n"
         time.sleep(0.5)
@@ -45,19 +46,10 @@ def terminated(folder: Path, hangs: str) -> str:
         _, err = process.communicate(timeout=60)
     assert time.monotonic() - begun < 40
     assert process.returncode == -signal.SIGTERM
-    return err
-
-
-def test_a_termination_ends_a_script_that_waits_for_a_queue(tmp_path: Path) -> None:
-    run = Path(terminated(tmp_path, QUEUE).splitlines()[-1])
-    assert markers_of(run) == [9, 10, 11]
-
-
-def test_a_termination_ends_a_training_whose_native_call_holds_the_lock_of_python(
-    tmp_path: Path,
-) -> None:
-    said = "a native call holds Python's lock, so the profile is not saved"
-    assert said in terminated(tmp_path, MUTEX)
+    if hangs == QUEUE:
+        assert markers_of(Path(err.splitlines()[-1])) == [9, 10, 11]
+    else:
+        assert "a native call holds Python's lock, so the profile is not saved" in err
 
 
 FIT = """
@@ -97,16 +89,14 @@ fit("logs3")
 
 
 def test_a_fit_that_ends_by_an_exception_keeps_its_trace(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(FIT, encoding="utf-8")
-    done = run_python(tmp_path, "train.py")
-    assert done.returncode == 3, done.stderr
-    lines = done.stdout.splitlines()
+    done = run_python(tmp_path, "train.py", script=FIT, code=3)
+    lines = done.out.splitlines()
     assert lines[1::2] == ["ValueError", "KeyboardInterrupt", "InternalError"]
     runs = [tmp_path / line for line in lines[::2]]
     runs += [path.parent for path in (tmp_path / "logs3").rglob("*.xplane.pb")]
     assert [markers_of(run) for run in runs] == [[4, 5, 6, 7]] * 4
-    line = 1 + FIT.splitlines().index("    callback = traceview.keras_callback(out, range(5, 10))")
-    assert f"train.py:{line}: CaptureWarning: only steps 5:8 of the requested" in done.stderr
+    line = line_of(FIT, "callback = traceview.keras_callback")
+    assert f"train.py:{line}: CaptureWarning: only steps 5:8 of the requested" in done.err
 
 
 DEFINED = (
@@ -145,13 +135,10 @@ except tf.errors.InvalidArgumentError as error:
 
 def test_ops_are_defined_where_they_are_without_capture(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    script.write_text(DEFINED, encoding="utf-8")
-    said = [
-        run_python(tmp_path, *command, str(script), code=0)
-        for command in ([], ["-m", "traceview", "capture"])
-    ]
-    alone, captured = (done.stdout for done in said)
-    assert "train.py" in alone
-    assert "most recent call last" in alone
-    assert captured == alone
-    assert said[1].stderr.splitlines()[-1].startswith(str(tmp_path / "logs"))
+    alone, captured = (
+        run_python(tmp_path, *command, script, script=DEFINED, code=0) for command in ((), CAPTURE)
+    )
+    assert "train.py" in alone.out
+    assert "most recent call last" in alone.out
+    assert captured.out == alone.out
+    assert captured.err.splitlines()[-1].startswith(str(captured.logdir))

@@ -32,6 +32,22 @@ def described(function, *arguments, of=(frozen, head, rate)):
     return describe_values([graph], shapes, {handle for handle, each in handles.items() if each.trainable})
 
 
+def trains(loss_of, *variables):
+    def step(*arguments):
+        with tf.GradientTape() as tape:
+            loss = loss_of(*arguments)
+        for one, slope in zip(variables, tape.gradient(loss, variables)):
+            if slope is not None:
+                one.assign_sub(slope)
+
+    return tf.function(step)
+
+
+def types_of(names, step):
+    types = {op.name: op.type for op in step.get_concrete_function(ONES).graph.get_operations()}
+    return [types[name] for name in names]
+
+
 def stepped(layer, head, changes):
     def step(x):
         with tf.GradientTape() as tape:
@@ -83,15 +99,12 @@ result["clipped"] = losses(lambda one, other: tf.clip_by_norm(one, 1.0) + other)
 result["alike"] = losses(None, alike=True)
 
 
-
 def picked(pick):
-    def step(x):
-        with tf.GradientTape() as tape:
-            scores = tf.nn.relu(tf.matmul(x, frozen, name="product"), name="bent")
-            loss = tf.reduce_sum(tf.matmul(pick(scores), head, name="scores"))
-        frozen.assign_sub(tape.gradient(loss, frozen))
+    def loss_of(x):
+        scores = tf.nn.relu(tf.matmul(x, frozen, name="product"), name="bent")
+        return tf.reduce_sum(tf.matmul(pick(scores), head, name="scores"))
 
-    return described(tf.function(step), tf.ones([12, 6]))
+    return described(trains(loss_of, frozen), tf.ones([12, 6]))
 
 
 result["picked"] = picked(lambda scores: scores[::4])
@@ -324,15 +337,12 @@ result["kept"] = described(tf.function(kept), ONES, of=ALL)
 
 
 def shifted(x):
-    with tf.GradientTape() as tape:
-        scores = tf.matmul(x, side, name="scores")
-        loss = tf.reduce_sum(tf.square(scores[:, 1:] - scores[:, :1]))
-        loss += tf.reduce_sum(tf.matmul(tf.concat([x, x[:, :2]], 1), head, name="product"))
-    for one, gradient in zip((side, head), tape.gradient(loss, (side, head))):
-        one.assign_sub(rate * gradient)
+    scores = tf.matmul(x, side, name="scores")
+    loss = tf.reduce_sum(tf.square(scores[:, 1:] - scores[:, :1]))
+    return loss + tf.reduce_sum(tf.matmul(tf.concat([x, x[:, :2]], 1), head, name="product"))
 
 
-result["shifted"] = described(tf.function(shifted), ONES, of=ALL)
+result["shifted"] = described(trains(shifted, side, head), ONES, of=ALL)
 
 def step(x, actions, labels):
     return tf.reduce_sum(x) + tf.cast(tf.reduce_sum(actions) + tf.reduce_sum(labels), tf.float32)
@@ -355,13 +365,8 @@ result["batches"] = [name for name, function in others.items() if any(function i
 
 
 def multiplied(multiply):
-    @tf.function(input_signature=[tf.TensorSpec([None, 5, 6]), tf.TensorSpec([None, 8, 5])])
-    def step(rows, others):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.square(multiply(rows * rate, others)))
-        frozen.assign_sub(tape.gradient(loss, frozen))
-
-    return described(step)["apart_ops"]
+    step = trains(lambda rows, others: tf.reduce_sum(tf.square(multiply(rows * rate, others))), frozen)
+    return described(step, tf.TensorSpec([None, 5, 6]), tf.TensorSpec([None, 8, 5]))["apart_ops"]
 
 
 result["apart_ops"] = {
@@ -377,16 +382,12 @@ result["apart_ops"] = {
 def joined(make):
     context, wide = tf.Variable(tf.ones([6, 6])), tf.Variable(tf.ones([12, 3]))
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 5, 6]), tf.TensorSpec([None, 6])])
-    def step(rows, of_all):
-        with tf.GradientTape() as tape:
-            rows, of_all = rows * rate, tf.matmul(of_all, context, name="context")
-            loss = tf.reduce_sum(tf.square(make(rows, of_all, wide)))
-        for one, slope in zip((context, wide), tape.gradient(loss, (context, wide))):
-            if slope is not None:
-                one.assign_sub(slope)
+    def loss_of(rows, of_all):
+        of_all = tf.matmul(of_all, context, name="context")
+        return tf.reduce_sum(tf.square(make(rows * rate, of_all, wide)))
 
-    values = described(step, of=(context, wide, rate))
+    specs = tf.TensorSpec([None, 5, 6]), tf.TensorSpec([None, 6])
+    values = described(trains(loss_of, context, wide), *specs, of=(context, wide, rate))
     return values["copied_ops"], values["saved_percent"]["copied"]
 
 
@@ -407,15 +408,10 @@ result["repeated rows"] = {
 def sparse(make):
     gates, wide = tf.Variable(tf.ones([5, 6])), tf.Variable(tf.ones([32, 3]))
 
-    @tf.function(input_signature=[tf.TensorSpec([5, 7, 32])])
-    def step(rows):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.square(make(rows, tf.concat([gates] * 4 + [gates[:, :8]] + [gates[:, :2]], -1), wide)))
-        for one, slope in zip((gates, wide), tape.gradient(loss, (gates, wide))):
-            if slope is not None:
-                one.assign_sub(slope)
+    def loss_of(rows):
+        return tf.reduce_sum(tf.square(make(rows, tf.concat([gates] * 4 + [gates[:, :8]] + [gates[:, :2]], -1), wide)))
 
-    values = described(step, of=(gates, wide, rate))
+    values = described(trains(loss_of, gates, wide), tf.TensorSpec([5, 7, 32]), of=(gates, wide, rate))
     return values["zero_ops"], values["saved_percent"]["zero"]
 
 
@@ -434,14 +430,11 @@ result["zeros"] = {
 def filtered(filters, convolve, variable=False):
     kept = tf.Variable(filters) if variable else tf.constant(filters)
 
-    @tf.function
-    def step(pictures):
-        with tf.GradientTape() as tape:
-            seen = tf.tensordot(pictures, frozen[:2, :3], 1)
-            loss = tf.reduce_sum(tf.square(convolve(seen, kept, strides=[1, 1, 1, 1], padding="SAME", name="x")))
-        frozen.assign_sub(tape.gradient(loss, frozen))
+    def loss_of(pictures):
+        seen = tf.tensordot(pictures, frozen[:2, :3], 1)
+        return tf.reduce_sum(tf.square(convolve(seen, kept, strides=[1, 1, 1, 1], padding="SAME", name="x")))
 
-    values = described(step, tf.ones([2, 40, 40, 2]), of=(frozen, rate))
+    values = described(trains(loss_of, frozen), tf.ones([2, 40, 40, 2]), of=(frozen, rate))
     return values["separable_ops"], values["saved_percent"]["separable"]
 
 
@@ -461,16 +454,8 @@ result["filters"] = {
 
 def wrapped(wrap):
     layer = wrap(lambda rows: tf.tanh(tf.matmul(rows, frozen, name="product"), name="bent"))
-
-    def step(x):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.square(tf.matmul(layer(x), head, name="scores")))
-        for one, slope in zip((frozen, head), tape.gradient(loss, (frozen, head))):
-            one.assign_sub(slope)
-
-    graph = tf.function(step).get_concrete_function(ONES).graph
-    types = {op.name: op.type for op in graph.get_operations()}
-    return [types[name] for name in described(tf.function(step), ONES)["recomputed_ops"]]
+    step = trains(lambda x: tf.reduce_sum(tf.square(tf.matmul(layer(x), head, name="scores"))), frozen, head)
+    return types_of(described(step, ONES)["recomputed_ops"], step)
 
 
 def with_choice(layer):
@@ -480,14 +465,11 @@ def with_choice(layer):
 def twice(again):
     count = tf.Variable(1.0, trainable=False)
 
-    def step(x):
-        with tf.GradientTape() as tape:
-            once = tf.tanh(tf.matmul(x, frozen, name="once"))
-            loss = tf.reduce_sum(tf.matmul(once + again(x, count), head))
-        for one, slope in zip((frozen, head), tape.gradient(loss, (frozen, head))):
-            one.assign_sub(slope)
+    def loss_of(x):
+        once = tf.tanh(tf.matmul(x, frozen, name="once"))
+        return tf.reduce_sum(tf.matmul(once + again(x, count), head))
 
-    return described(tf.function(step), ONES, of=(frozen, head, count))["same_ops"]
+    return described(trains(loss_of, frozen, head), ONES, of=(frozen, head, count))["same_ops"]
 
 
 @tf.function
@@ -504,6 +486,7 @@ queue, rows_of_other = (tf.Variable(tf.ones([10, 8]), trainable=False) for _ in 
 
 
 def moved(value):
+    @tf.function
     def step(x):
         with tf.GradientTape() as tape:
             made = tf.matmul(x, frozen)
@@ -511,9 +494,7 @@ def moved(value):
         frozen.assign_sub(tape.gradient(loss, frozen))
         queue.assign(value(made))
 
-    graph = tf.function(step).get_concrete_function(ONES).graph
-    types = {op.name: op.type for op in graph.get_operations()}
-    return sorted(types[name] for name in described(tf.function(step), ONES, of=(frozen, queue, rows_of_other))["shifted_ops"])
+    return sorted(types_of(described(step, ONES, of=(frozen, queue, rows_of_other))["shifted_ops"], step))
 
 
 result["moved"] = {
@@ -594,7 +575,6 @@ for kind in pairwise(ONES, ONES):
 result["once"] = summed("differences", 1)
 
 
-
 def turned(kind):
     cell, tall = tf.Variable(tf.ones([6, 6])), tf.Variable(tf.ones([12, 6]))
     loops = {
@@ -624,9 +604,8 @@ print(json.dumps(result))
 
 @pytest.fixture(scope="module")
 def described(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    script = tmp_path_factory.mktemp("flow") / "flow.py"
-    script.write_text(SCRIPT, encoding="utf-8")
-    result: dict[str, Any] = json.loads(run_python(script.parent, script, code=0).stdout)
+    done = run_python(tmp_path_factory.mktemp("flow"), "train.py", script=SCRIPT, code=0)
+    result: dict[str, Any] = json.loads(done.out)
     return result
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -201,16 +201,6 @@ def test_what_differs(graphs: list[Any], kinds: list[str]) -> None:
     assert what_differs(graphs) == kinds
 
 
-SOURCE = "def tf__train_step(look):\n    return look()\n"
-
-
-def generated_code() -> CodeType:
-    space: dict[str, Any] = {}
-    exec(compile(SOURCE, "/tmp/__autograph_generated_filex1.py", "exec"), space)
-    code: CodeType = space["tf__train_step"].__code__
-    return code
-
-
 @pytest.mark.parametrize(
     "kept", [None, SimpleNamespace(), SimpleNamespace(_cache=SimpleNamespace(_cache={}))]
 )
@@ -220,7 +210,10 @@ def test_without_the_map_the_function_is_known(
     """As in a version of TensorFlow that keeps it elsewhere; with the map: `test_python_real.py`."""
     name = "tensorflow.python.autograph.impl.api"
     monkeypatch.setitem(sys.modules, name, SimpleNamespace(_TRANSPILER=kept))
-    origin = CodePlaces([Path("/home/me/job")]).origin_of(generated_code())
+    space: dict[str, Any] = {}
+    source = "def tf__train_step(look):\n    return look()\n"
+    exec(compile(source, "/tmp/__autograph_generated_filex1.py", "exec"), space)
+    origin = CodePlaces([Path("/home/me/job")]).origin_of(space["tf__train_step"].__code__)
     assert (origin.file, origin.kind) == (SHOWN_FILE, "package")
     assert (origin.function, origin.line_of(2)) == ("train_step", 2)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,7 @@ pytestmark = pytest.mark.tensorflow
 PROGRAM = """
 import json
 import tensorflow as tf
-from traceview.graphs import values as flow
-from traceview.graphs import calls as graph_values
+from traceview.graphs import calls, values
 from traceview.graphs.flops import describe_flops
 
 table = tf.random.normal([40, 40])
@@ -50,7 +48,7 @@ def step(x):
     return total + inner(squared, x)
 
 
-values = flow.describe_values([step.get_concrete_function(tf.ones([40, 40])).graph], {})
+described = values.describe_values([step.get_concrete_function(tf.ones([40, 40])).graph], {})
 
 dense = tf.Variable(tf.ones([30, 40]))
 kernel = tf.Variable(tf.ones([3, 3, 5, 7]))
@@ -82,99 +80,10 @@ def step(x, image, free):
 
 graph = step.get_concrete_function().graph
 flops = [describe_flops([graph], 8), describe_flops([graph], None)]
-
-
-def ten_times(function):
-    return tf.function(lambda x: sum(function(x) for _ in range(10)))
-
-
-function = tf.function(lambda x: x * 2)
-for _ in range(3):
-    function = ten_times(function)
-graph_values.MOST_VISITED = 1_000
-try:
-    flow.describe_values([function.get_concrete_function(tf.zeros([2])).graph], {})
-except Exception as error:
-    problem = f"{type(error).__name__} {error}"
-print(json.dumps([values, flops, problem]))
 """
 
 
-def printed(folder: Path, program: str) -> Any:
-    (folder / "train.py").write_text(program, encoding="utf-8")
-    return json.loads(run_python(folder, "train.py", code=0).stdout)
-
-
-@pytest.fixture(scope="module")
-def described(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return printed(tmp_path_factory.mktemp("graphs"), PROGRAM)
-
-
-def of_names(names: Any, *wanted: str) -> set[str]:
-    """Which of the wanted ops are among names, as far as the script gave them."""
-    return {name for name in wanted if any(one.endswith(name) for one in names)}
-
-
-def test_what_reads_only_tensors_from_before_the_graph_is_constant(described: Any) -> None:
-    constant = {"squared", "eigen", "inner/svd"}
-    # They depend on variables, arguments and chance.
-    others = {"noise", "scaled", "read", "LookupTableFindV2", "wide", "inner/product", "looped"}
-    assert of_names(described[0]["constant_ops"], *constant, *others) == constant
-
-
-def test_results_in_float64_are_named_and_what_comes_after_is_not(described: Any) -> None:
-    names = described[0]["float64_ops"]
-    assert of_names(names, "wide", "in_wide", "narrow", "squared", "looped") == {"wide", "in_wide"}
-
-
-def test_an_op_of_a_function_has_the_name_of_its_call_before_it_too(described: Any) -> None:
-    values, flops, _ = described
-    for found, end in ((values["constant_ops"], "svd"), (flops[0], "relu")):
-        names = [name for name in found if name.endswith(end)]
-        assert len(names) == 2
-        assert any("Call" in name for name in names)
-
-
-def test_calls_that_lead_to_too_many_ops_are_not_followed_to_the_end(described: Any) -> None:
-    assert described[2] == "NoAnswerError its calls lead to more than 1,000 ops"
-
-
-CONV = 2 * 8 * 8 * 8 * 7 * 3 * 3 * 5
-DEEP = 2 * 8 * 8 * 8 * 14 * 3 * 3
-HEADS = 2 * 8 * 64 * 14 * 4 * 6
-
-
-@pytest.mark.parametrize(
-    ("ending", "count"),
-    [
-        ("dense", 2 * 8 * 30 * 40),
-        ("relu", 2 * 8 * 30 * 40),
-        ("dense_grad/MatMul", 2 * 8 * 30 * 40),
-        ("conv", CONV),
-        ("gradient_tape/Conv2DBackpropFilter", CONV),
-        ("deep", DEEP),
-        ("DepthwiseConv2dNativeBackpropInput", DEEP),
-        ("DepthwiseConv2dNativeBackpropFilter", DEEP),
-        ("flat", 2 * 8 * 64 * 14 * 3),
-        ("heads/Einsum", HEADS),
-        ("looped", 2 * 8 * 40 * 40),
-        ("lost", None),
-    ],
-)
-def test_counts_by_hand(described: Any, ending: str, count: int | None) -> None:
-    """Of a batch of eight, of which the graph knows no size; the rows of a tensor that was flattened are more."""
-    known, without_a_batch = described[1]
-    found = {name: each for name, each in known.items() if name.endswith(ending)}
-    assert set(found.values()) == ({count} if count else set()), known
-    assert without_a_batch == {}
-
-
 TRAINING = """
-import json
-import tensorflow as tf
-from traceview.graphs import values as flow
-from traceview.graphs import calls as graph_values
-
 weight, slot = tf.Variable(tf.ones([6, 8])), tf.Variable(tf.zeros([6, 8]), trainable=False)
 metric, average = (tf.Variable(tf.zeros(shape), trainable=False) for shape in ([], [6, 8]))
 
@@ -248,15 +157,91 @@ of = [tf.ones([4, 6], tf.uint8), tf.ones([4], tf.int32)]
 functions = step, evaluate, gradients
 made = [each.get_concrete_function(*of).graph for each in functions]
 trained = {id(weight.handle), id(total.handle)}
-described = [flow.describe_values([each], {}, trained) for each in made]
-described.append(graph_values.computes_gradients(reader.get_concrete_function(tf.ones([4, 6]))))
-print(json.dumps(described))
+training = [values.describe_values([each], {}, trained) for each in made]
+hidden = calls.computes_gradients(reader.get_concrete_function(tf.ones([4, 6])))
+"""
+MANY_CALLS = """
+def ten_times(function):
+    return tf.function(lambda x: sum(function(x) for _ in range(10)))
+
+
+function = tf.function(lambda x: x * 2)
+for _ in range(3):
+    function = ten_times(function)
+calls.MOST_VISITED = 1_000
+try:
+    values.describe_values([function.get_concrete_function(tf.zeros([2])).graph], {})
+except Exception as error:
+    problem = f"{type(error).__name__} {error}"
+print(json.dumps([described, flops, training, hidden, problem]))
 """
 
 
 @pytest.fixture(scope="module")
-def training(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return printed(tmp_path_factory.mktemp("training"), TRAINING)
+def described(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    script = PROGRAM + TRAINING + MANY_CALLS
+    done = run_python(tmp_path_factory.mktemp("graphs"), "train.py", script=script, code=0)
+    names = ("values", "flops", "training", "hidden", "problem")
+    return dict(zip(names, json.loads(done.out), strict=True))
+
+
+def of_names(names: Any, *wanted: str) -> set[str]:
+    """Which of the wanted ops are among names, as far as the script gave them."""
+    return {name for name in wanted if any(one.endswith(name) for one in names)}
+
+
+def test_what_reads_only_tensors_from_before_the_graph_is_constant(described: Any) -> None:
+    constant = {"squared", "eigen", "inner/svd"}
+    # They depend on variables, arguments and chance.
+    others = {"noise", "scaled", "read", "LookupTableFindV2", "wide", "inner/product", "looped"}
+    assert of_names(described["values"]["constant_ops"], *constant, *others) == constant
+
+
+def test_results_in_float64_are_named_and_what_comes_after_is_not(described: Any) -> None:
+    names = described["values"]["float64_ops"]
+    assert of_names(names, "wide", "in_wide", "narrow", "squared", "looped") == {"wide", "in_wide"}
+
+
+def test_an_op_of_a_function_has_the_name_of_its_call_before_it_too(described: Any) -> None:
+    constant, flops = described["values"]["constant_ops"], described["flops"][0]
+    for found, end in ((constant, "svd"), (flops, "relu")):
+        names = [name for name in found if name.endswith(end)]
+        assert len(names) == 2
+        assert any("Call" in name for name in names)
+
+
+def test_calls_that_lead_to_too_many_ops_are_not_followed_to_the_end(described: Any) -> None:
+    assert described["problem"] == "NoAnswerError its calls lead to more than 1,000 ops"
+
+
+CONV = 2 * 8 * 8 * 8 * 7 * 3 * 3 * 5
+DEEP = 2 * 8 * 8 * 8 * 14 * 3 * 3
+HEADS = 2 * 8 * 64 * 14 * 4 * 6
+
+
+@pytest.mark.parametrize(
+    ("ending", "count"),
+    [
+        ("dense", 2 * 8 * 30 * 40),
+        ("relu", 2 * 8 * 30 * 40),
+        ("dense_grad/MatMul", 2 * 8 * 30 * 40),
+        ("conv", CONV),
+        ("gradient_tape/Conv2DBackpropFilter", CONV),
+        ("deep", DEEP),
+        ("DepthwiseConv2dNativeBackpropInput", DEEP),
+        ("DepthwiseConv2dNativeBackpropFilter", DEEP),
+        ("flat", 2 * 8 * 64 * 14 * 3),
+        ("heads/Einsum", HEADS),
+        ("looped", 2 * 8 * 40 * 40),
+        ("lost", None),
+    ],
+)
+def test_counts_by_hand(described: Any, ending: str, count: int | None) -> None:
+    """Of a batch of eight, of which the graph knows no size; the rows of a tensor that was flattened are more."""
+    known, without_a_batch = described["flops"]
+    found = {name: each for name, each in known.items() if name.endswith(ending)}
+    assert set(found.values()) == ({count} if count else set()), known
+    assert without_a_batch == {}
 
 
 OF_BATCH = {"as_int", "in_branch", "in_loop", "hot"}
@@ -265,7 +250,8 @@ OF_VARIABLES = {"normal/squares", "normal/length", "normal/inverse", "normal/uni
 OTHERS = ("as_float", "with_noise", "product", "squared", "decayed", "scaled")
 
 
-def test_what_reads_the_batch_alone_and_what_trains_nothing(training: list[Any]) -> None:
+def test_what_reads_the_batch_alone_and_what_trains_nothing(described: Any) -> None:
+    training = described["training"]
     names = (*OF_BATCH, *OF_REPORTS, *OF_VARIABLES, *OTHERS)
     assert of_names(training[0]["batch_ops"], *names) == OF_BATCH
     assert of_names(training[0]["untrained_ops"], *names) == OF_REPORTS
@@ -274,11 +260,11 @@ def test_what_reads_the_batch_alone_and_what_trains_nothing(training: list[Any])
     assert any(name.startswith("gradient_tape/normal/") for name in of_variables)
 
 
-def test_without_an_update_by_gradients_neither_is_known(training: list[Any]) -> None:
-    for values in training[1:3]:
+def test_without_an_update_by_gradients_neither_is_known(described: Any) -> None:
+    for values in described["training"][1:]:
         assert values["batch_ops"] == values["untrained_ops"] == values["variable_ops"] == []
 
 
-def test_a_function_that_cannot_be_read_hides_no_gradients(training: list[Any]) -> None:
+def test_a_function_that_cannot_be_read_hides_no_gradients(described: Any) -> None:
     """`tf.nn.ctc_loss` calls one of TensorFlow 1."""
-    assert training[3] is True
+    assert described["hidden"] is True

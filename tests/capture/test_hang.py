@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -198,8 +199,6 @@ def test_a_damaged_file_of_a_worker_is_as_none(text: str, tmp_path: Path) -> Non
 
 
 def test_empty_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
-    import socket
-
     host = socket.gethostname()
     names = [f"{host}-999999999-a", f"{host}-{os.getpid()}-a", "elsewhere-999999999-a"]
     names.append(f"{host}-²-a")

@@ -17,7 +17,15 @@ from typing import Any
 import pytest
 
 import traceview
-from tests.capture.conftest import CAPTURE, QUIET, TWO_REPLICAS, line_of, run_python, run_together
+from tests.capture.conftest import (
+    CAPTURE,
+    QUIET,
+    TWO_REPLICAS,
+    Captured,
+    line_of,
+    run_python,
+    run_together,
+)
 from tests.capture.recorded_markers import markers_of
 from tests.capture.test_hang import reports
 from tests.capture.test_workers import TRAIN, free_addresses
@@ -94,13 +102,10 @@ LIMIT = "2s"
 
 
 @dataclass(frozen=True)
-class Hung:
-    """The reports of a run, in order, and what it printed."""
+class Hung(Captured):
+    """The reports of a run, in order."""
 
     reports: list[dict[str, Any]]
-    out: str
-    err: str
-    code: int
 
     @property
     def last(self) -> dict[str, Any]:
@@ -143,13 +148,13 @@ def hung(
             process.kill()
             code = process.wait()
         said, told = ((folder / name).read_text("utf-8") for name in ("out.txt", "err.txt"))
-        return Hung(reports(folder / "logs"), said, told, code)
+        return Hung(code, said, told, folder / "logs", reports(folder / "logs"))
 
 
 def finished(folder: Path, script: str, *options: str) -> Hung:
-    (folder / "train.py").write_text(START + script, encoding="utf-8")
-    done = run_python(folder, *CAPTURE, "--on-hang", LIMIT, *options, "train.py")
-    return Hung(reports(folder / "logs"), done.stdout, done.stderr, done.returncode)
+    command = (*CAPTURE, "--on-hang", LIMIT, *options, "train.py")
+    done = run_python(folder, *command, script=START + script, code=0)
+    return Hung(0, done.out, done.err, done.logdir, reports(done.logdir))
 
 
 def test_a_profile_that_ran_when_the_step_hung_is_kept(tmp_path: Path) -> None:
@@ -236,7 +241,6 @@ def test_a_script_below_a_shell_reports_its_hang_and_dies_of_a_signal(
 
 def test_a_native_call_with_the_lock_of_python_is_reported(tmp_path: Path) -> None:
     run = finished(tmp_path, NATIVE, "--steps", "10:12")
-    assert run.code == 0
     (report,) = (report for report in run.reports if report["is_lock_held"])
     (finding,) = report["findings"]
     line = line_of(START + NATIVE, "# holds")
@@ -250,7 +254,6 @@ def test_a_native_call_with_the_lock_of_python_is_reported(tmp_path: Path) -> No
 
 def test_a_checkpoint_that_takes_long_is_no_hang(tmp_path: Path) -> None:
     run = finished(tmp_path, SAVING, "--steps", "10:12")
-    assert run.code == 0
     (report,) = (report for report in run.reports if report["step_count"] == 6)
     (finding,) = report["findings"]
     assert (finding["code"], finding["severity"]) == ("long-pause", "info")
@@ -286,7 +289,7 @@ def test_the_worker_that_did_not_come_is_named_with_its_line(tmp_path: Path) -> 
     done = run_together(tmp_path, commands, [QUIET()] * 2)
     found = [report for report in reports(tmp_path / "logs") if report["step_count"] == 6]
     by_task = {report["task"]: report for report in found}
-    assert set(by_task) == {"worker 0", "worker 1"}, [each.stderr for each in done]
+    assert set(by_task) == {"worker 0", "worker 1"}, [each.err for each in done]
     (waiting,) = by_task["worker 0"]["findings"]
     (late,) = by_task["worker 1"]["findings"]
     line = line_of(WORKERS, "time.sleep")

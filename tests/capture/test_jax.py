@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import traceview
 from tests.capture.conftest import CAPTURE, Captured, environment_with, run_python, run_together
 from tests.capture.test_workers import free_addresses
-from traceview.analysis.rules.finding import Finding
 
 pytestmark = pytest.mark.jax
 
@@ -127,12 +127,10 @@ WAYS = {
 
 def run(folder: Path, script: str, *options: str) -> Captured:
     """Run a script below `traceview capture` with these options; without options as it is."""
-    (folder / "train.py").write_text(script, encoding="utf-8")
     capture = [*CAPTURE, *options] if options else []
     devices = "--xla_force_host_platform_device_count=4"
     variables = environment_with(XLA_FLAGS=devices, JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3")
-    done = run_python(folder, *capture, "train.py", environment=variables)
-    return Captured(done.returncode, done.stdout, done.stderr, folder / "logs")
+    return run_python(folder, *capture, "train.py", script=script, environment=variables)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -194,15 +192,10 @@ CHANGES = {
 """By call which argument changes, and how; without one, the function itself is new."""
 
 
-def retracing_of(done: Captured, folder: Path) -> Finding:
-    """What the report says of functions that are compiled again; skips the rest of the test where nothing shows what CPUs ran."""
-    sidecar = done.sidecar
-    version = sidecar["versions"]["jax"]
-    if tuple(map(int, version.split(".")[:2])) < (0, 8):
-        pytest.skip(f"the sidecar is as it should be, and JAX {version} records no CPU devices")
-    findings = traceview.analyze(folder / "logs").findings
-    (finding,) = (each for each in findings if each.code == "retracing")
-    return finding
+def skip_before_0_8(sidecar: dict[str, Any], why: str) -> None:
+    """Skip the rest of a test, where the sidecar is as it should be."""
+    if tuple(map(int, sidecar["versions"]["jax"].split(".")[:2])) < (0, 8):
+        pytest.skip(f"before JAX 0.8 {why}")
 
 
 @pytest.mark.parametrize("call", CHANGES)
@@ -214,7 +207,9 @@ def test_what_has_changed_where_a_function_is_compiled_again(call: str, tmp_path
     assert first["is_new_function"] is (where == "")
     assert [each["name"] for each in first["changes"]] == [where] * (where != "")
     assert "secret" not in json.dumps(done.sidecar)
-    finding = retracing_of(done, tmp_path)
+    skip_before_0_8(done.sidecar, "no devices of CPUs are recorded")
+    findings = traceview.analyze(done.logdir).findings
+    (finding,) = (each for each in findings if each.code == "retracing")
     changed = [each for each in finding.evidence if each.metric == "changed_argument"]
     assert [(each.where, each.value) for each in changed] == ([(where, value)] if where else [])
     assert where or value in finding.title
@@ -238,8 +233,7 @@ for number in range(20):
     if number % 2 == 0: ({made})(batch[:1])
 """
     sidecar = run(tmp_path, START + body + END, "--steps", "8:13").sidecar
-    if tuple(map(int, sidecar["versions"]["jax"].split(".")[:2])) < (0, 8):
-        pytest.skip("before 0.8 pmap was no function of jit")
+    skip_before_0_8(sidecar, "pmap was no function of jit")
     again = [each for each in sidecar["jax"]["functions"] if each["compilations"]]
     assert [each["name"] for each in again] == ["<lambda>"] * is_anew
     assert all(row["is_new_function"] for each in again for row in each["compilations"])
@@ -307,15 +301,10 @@ def state():
 @pytest.mark.parametrize("setting", ["", "jax.config.update('jax_debug_nans', True)\n"])
 def test_after_the_window_nothing_is_hooked(setting: str, tmp_path: Path) -> None:
     """What the script has asked JAX for meanwhile stays as it is."""
-    body = (
-        UNTOUCHED
-        + setting
-        + "train_step = jax.jit(update)\n"
-        + LOOP
-        + "\n[print(type(x).__module__, str(x).split(' at 0x')[0][:24]) for x in state()]"
-    )
-    plain = run(tmp_path, START + body + END)
-    done = run(tmp_path, START + body + END, "--steps", "8:13")
+    look = "\n[print(type(x).__module__, str(x).split(' at 0x')[0][:24]) for x in state()]"
+    script = f"{START}{UNTOUCHED}{setting}train_step = jax.jit(update)\n{LOOP}{look}{END}"
+    plain = run(tmp_path, script)
+    done = run(tmp_path, script, "--steps", "8:13")
     assert "traceview" not in done.out
     assert done.out == plain.out
 
@@ -419,14 +408,11 @@ jax.block_until_ready(w)
 
 def test_processes_of_one_job_share_a_run(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROCESSES, encoding="utf-8")
-    (address,) = free_addresses(1)
-    commands = [
-        [*CAPTURE, "--steps", "8:13", "train.py", str(index), address] for index in range(2)
-    ]
-    environment = environment_with(
-        XLA_FLAGS="--xla_force_host_platform_device_count=2", JAX_PLATFORMS="cpu"
-    )
+    command, (address,) = (*CAPTURE, "--steps", "8:13", "train.py"), free_addresses(1)
+    devices = "--xla_force_host_platform_device_count=2"
+    environment = environment_with(XLA_FLAGS=devices, JAX_PLATFORMS="cpu")
+    commands = [(*command, str(index), address) for index in range(2)]
     done = run_together(tmp_path, commands, [environment] * 2)
     (folder,) = tmp_path.glob("logs/plugins/profile/*")
     names = sorted(path.name.rpartition("_")[2] for path in folder.glob("*.xplane.pb"))
-    assert names == ["p0.xplane.pb", "p1.xplane.pb"], [each.stderr for each in done]
+    assert names == ["p0.xplane.pb", "p1.xplane.pb"], [each.err for each in done]

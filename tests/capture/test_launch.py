@@ -44,8 +44,7 @@ def start(tmp_path: Path, fake: Path) -> Start:
         variables = environment_with(fake, **(environment or {}))
         if value is not None:
             variables[VARIABLE] = value
-        done = run_process(tmp_path, *command, environment=variables)
-        return Captured(done.returncode, done.stdout, done.stderr, tmp_path / "logs")
+        return run_process(tmp_path, *command, environment=variables)
 
     return run
 

@@ -72,8 +72,8 @@ def captured_together(
     (folder / "train.py").write_text(LOOP, encoding="utf-8")
     commands = [[*CAPTURE, *options, "train.py"]] * len(environments)
     done = run_together(folder, commands, [environment_with(fake, **e) for e in environments])
-    assert [each.returncode for each in done] == [0] * len(done), done
-    texts = [each.stderr for each in done]
+    assert [each.code for each in done] == [0] * len(done), done
+    texts = [each.err for each in done]
     return texts, [Path(text.splitlines()[-1]) for text in texts]
 
 

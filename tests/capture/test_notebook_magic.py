@@ -33,8 +33,8 @@ def run(tmp_path: Path, fake: Path) -> Callable[[str], str]:
             (tmp_path / name).write_text(text, encoding="utf-8")
         variables = environment_with(fake, IPYTHONDIR=str(tmp_path / "ipython"))
         done = run_python(tmp_path, "driver.py", environment=variables, code=0)
-        assert "left 0 0\n" in done.stdout
-        return done.stdout + done.stderr
+        assert "left 0 0\n" in done.out
+        return done.out + done.err
 
     return run_cell
 

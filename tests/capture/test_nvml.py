@@ -222,7 +222,7 @@ os.wait()
 print("done")
 """
     done = run_python(tmp_path, "-W", "ignore", "-c", script, environment=environment_with())
-    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    assert (done.code, done.out, done.err) == (0, "done\n", "")
 
 
 # Without NVML

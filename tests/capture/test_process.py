@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,17 +23,17 @@ IN_WINDOW = f"{LOOP}    if number == 12: "
 class Both:
     """A script without a capture and with one."""
 
-    alone: subprocess.CompletedProcess[str]
+    alone: Captured
     captured: Captured
 
     def check(self, code: int = 0) -> Both:
         """Both end alike and print the same, but for what traceview says."""
-        assert (self.alone.returncode, self.captured.code) == (code, code), self.captured
-        assert self.captured.out == self.alone.stdout
+        assert (self.alone.code, self.captured.code) == (code, code), self.captured
+        assert self.captured.out == self.alone.out
         runs = [str(run) for run in self.captured.runs]
         lines = self.captured.err.splitlines()
         kept = [line for line in lines if line not in runs and not line.startswith("traceview")]
-        assert kept == self.alone.stderr.splitlines()
+        assert kept == self.alone.err.splitlines()
         return self
 
     def numbers(self) -> list[int]:
@@ -42,23 +43,15 @@ class Both:
 
 
 def both(
-    folder: Path,
-    fake: Path,
-    script: str,
-    *arguments: str,
-    before: Sequence[str] = (),
+    folder: Path, fake: Path, script: str, *arguments: str, before: Sequence[str] = ()
 ) -> Both:
     """`before`: a command that runs another."""
-    (folder / "train.py").write_text(SCRIPT_START + script, encoding="utf-8")
-    alone, done = (
-        run_process(
-            folder,
-            *(*before, sys.executable, *command, "train.py", *arguments),
-            environment=environment_with(fake),
-        )
-        for command in ((), (*CAPTURE, "--steps", "10:15"))
+    commands = (
+        (*before, sys.executable, *capture, "train.py", *arguments)
+        for capture in ((), (*CAPTURE, "--steps", "10:15"))
     )
-    return Both(alone, Captured(done.returncode, done.stdout, done.stderr, folder / "logs"))
+    options: Any = {"environment": environment_with(fake), "script": SCRIPT_START + script}
+    return Both(*(run_process(folder, *command, **options) for command in commands))
 
 
 LOOK = """

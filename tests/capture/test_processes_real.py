@@ -52,12 +52,12 @@ STEPS = [9, 10, 11, 12, 13, 14, 15]
 
 @pytest.mark.parametrize("arguments", [["fork"], ["fork", "after the import"], ["spawn"]])
 def test_children_train_and_each_has_a_whole_trace(tmp_path: Path, arguments: list[str]) -> None:
-    (tmp_path / "train.py").write_text(PROGRAM, encoding="utf-8")
-    done = run_python(tmp_path, *CAPTURE, "--run", "mine", "train.py", *arguments, code=3)
-    assert len(set(done.stdout.splitlines())) == 1
-    assert done.stdout.count("loss") == 2
+    command = (*CAPTURE, "--run", "mine", "train.py", *arguments)
+    done = run_python(tmp_path, *command, script=PROGRAM, code=3)
+    assert len(set(done.out.splitlines())) == 1
+    assert done.out.count("loss") == 2
     run = tmp_path / "logs" / "plugins" / "profile" / "mine"
-    assert done.stderr.splitlines()[-1] == str(run)
+    assert done.err.splitlines()[-1] == str(run)
     traces = sorted(run.glob("*.xplane.pb"))
     host = traces[0].name.removesuffix(".xplane.pb")
     assert [path.name for path in traces] == [f"{host}{end}.xplane.pb" for end in ("", "_p2")]

@@ -6,7 +6,7 @@ import _thread
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,20 @@ counts_waits = pytest.mark.skipif(
 )
 
 
-def noted(during: Any) -> ThreadTimes:
+def window(during: Callable[[], object] = lambda: None) -> dict[str, Any]:
+    """The groups of the sidecar of a window in which something is done."""
     sidecar, listener = Sidecar(state="recording"), ProcessorTimesListener()
+    listener.opening(sidecar)
     listener.opened(sidecar)
     try:
         during()
     finally:
         listener.closed(sidecar, Path("none"))
-    times = thread_times(ThreadsRecord(**sidecar.groups["threads"]))
+    return sidecar.groups
+
+
+def noted(during: Callable[[], object]) -> ThreadTimes:
+    times = thread_times(ThreadsRecord(**window(during)["threads"]))
     assert times is not None
     return times
 
@@ -130,27 +136,16 @@ def test_a_fork_has_no_clocks() -> None:
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 
 
-def group(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str
-) -> Mapping[str, Any] | None:
-    """The group of a window that opens and closes at counters of these texts."""
-    stat = folder / "stat"
-    monkeypatch.setattr(processor_times, "_PROC", folder)
-    sidecar, listener = Sidecar(), ProcessorTimesListener()
-    stat.write_text(before, encoding="ascii")
-    listener.opened(sidecar)
-    stat.write_text(after, encoding="ascii")
-    listener.closed(sidecar, folder)
-    return sidecar.groups.get("load")
+@pytest.fixture
+def stat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The counters of a machine, in the folder that stands for /proc."""
+    monkeypatch.setattr(processor_times, "_PROC", tmp_path)
+    return tmp_path / "stat"
 
 
-def test_what_is_no_idle_time_and_no_wait_for_a_disk_is_busy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = "cpu  100 10 50 9000 500 1 2 3 70 0\ncpu0 1\n"
-    after = "cpu  200 11 60 9900 600 2 4 6 99 0\ncpu0 1\n"
-    load = group(tmp_path, monkeypatch, before, after)
-    assert load is not None
+def test_what_is_no_idle_time_and_no_wait_for_a_disk_is_busy(stat: Path) -> None:
+    stat.write_text("cpu  100 10 50 9000 500 1 2 3 70 0\ncpu0 1\n")
+    load = window(lambda: stat.write_text("cpu  200 11 60 9900 600 2 4 6 99 0\ncpu0 1\n"))["load"]
     assert load["busy_ns"] == (100 + 1 + 10 + 1 + 2 + 3) * TICK_NS
     assert load["cores"] == os.cpu_count()
     assert load["own_ns"] >= 0
@@ -158,10 +153,9 @@ def test_what_is_no_idle_time_and_no_wait_for_a_disk_is_busy(
 
 
 @pytest.mark.parametrize("text", ["", "cpu  many\n", "\n"])
-def test_without_counters_nothing_is_added(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert group(tmp_path, monkeypatch, text, text) is None
+def test_without_counters_nothing_is_added(text: str, stat: Path) -> None:
+    stat.write_text(text)
+    assert "load" not in window()
 
 
 @pytest.mark.parametrize(
@@ -185,10 +179,7 @@ def test_the_cores_that_a_container_may_use(
     (tmp_path / "cpu").mkdir()
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="ascii")
-    sidecar, listener = Sidecar(), ProcessorTimesListener()
-    listener.opened(sidecar)
-    listener.closed(sidecar, tmp_path)
-    assert sidecar.groups["cores"] == {"usable_count": count}
+    assert window()["cores"] == {"usable_count": count}
 
 
 def write_process(folder: Path, pid: int, parent: int, ticks: int, name: str = "worker") -> None:
@@ -199,11 +190,8 @@ def write_process(folder: Path, pid: int, parent: int, ticks: int, name: str = "
     (folder / str(pid) / "stat").write_text(text, encoding="utf-8")
 
 
-def test_processes_that_this_one_started_count_with_theirs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processor_times, "_PROC", tmp_path)
-    (tmp_path / "stat").write_text("cpu  1 1 1 1 1 1 1 1\n", encoding="ascii")
+def test_processes_that_this_one_started_count_with_theirs(stat: Path, tmp_path: Path) -> None:
+    stat.write_text("cpu  1 1 1 1 1 1 1 1\n")
     (tmp_path / "12" / "task").mkdir(parents=True)
     (tmp_path / "13").write_text("no process", encoding="ascii")
     own = os.getpid()
@@ -212,14 +200,13 @@ def test_processes_that_this_one_started_count_with_theirs(
     write_process(tmp_path, own + 1, own, 100, name="a) R 1 (b")
     write_process(tmp_path, own + 2, own + 1, 200)
     write_process(tmp_path, own + 3, 1, 3000)
-    sidecar, listener = Sidecar(), ProcessorTimesListener()
-    listener.opening(sidecar)
-    listener.opened(sidecar)
-    write_process(tmp_path, own + 1, own, 140)
-    write_process(tmp_path, own + 2, own + 1, 205)
-    write_process(tmp_path, own + 3, 1, 9000)
-    listener.closed(sidecar, tmp_path)
-    load = sidecar.groups["load"]
+
+    def run_on() -> None:
+        write_process(tmp_path, own + 1, own, 140)
+        write_process(tmp_path, own + 2, own + 1, 205)
+        write_process(tmp_path, own + 3, 1, 9000)
+
+    load = window(run_on)["load"]
     assert load["children_ns"] == 45 * TICK_NS
     assert load["children_elapsed_ns"] >= load["elapsed_ns"]
 
@@ -246,7 +233,5 @@ os._exit(0)
 @counts_waits
 def test_a_script_that_closes_all_descriptors_loses_none_that_it_opens_then(tmp_path: Path) -> None:
     """Of 60,000 files it lost about 50 where the thread that notes had its own among the script's (Linux 5.9 keeps them apart)."""
-    script = tmp_path / "train.py"
-    script.write_text(CLOSES_ALL)
-    done = run_python(tmp_path, script, environment=environment_with(), code=0)
-    assert done.stdout == "True 0\n"
+    options: Any = {"environment": environment_with(), "script": CLOSES_ALL}
+    assert run_python(tmp_path, "train.py", **options, code=0).out == "True 0\n"

@@ -494,11 +494,9 @@ def test_a_native_thread_has_its_own_processor_time() -> None:
 
 def alone(tmp_path: Path, body: str) -> Any:
     """What a script prints as JSON, in a process of its own."""
-    script = tmp_path / "train.py"
-    script.write_text(
-        f"import json, sys, time\nfrom tests.capture.test_python_stacks import *\n{body}"
-    )
-    return json.loads(run_python(tmp_path, script, environment=environment_with(), code=0).stdout)
+    script = f"import json, sys, time\nfrom tests.capture.test_python_stacks import *\n{body}"
+    options: Any = {"script": script, "environment": environment_with(), "code": 0}
+    return json.loads(run_python(tmp_path, "train.py", **options).out)
 
 
 RESTLESS: Final = """

@@ -27,10 +27,9 @@ LONG_S = 60.0
 """How long the processes of most tests run when they capture."""
 
 
-def config(index: int, addresses: Sequence[str] = ADDRESSES, role: str = "worker") -> str:
-    return json.dumps(
-        {"cluster": {"worker": list(addresses)}, "task": {"type": role, "index": index}}
-    )
+def config(index: int, addresses: Sequence[str] = ADDRESSES) -> str:
+    task = {"type": "worker", "index": index}
+    return json.dumps({"cluster": {"worker": list(addresses)}, "task": task})
 
 
 def place(index: int, addresses: Sequence[str] = ADDRESSES) -> Place:
@@ -40,14 +39,9 @@ def place(index: int, addresses: Sequence[str] = ADDRESSES) -> Place:
 
 
 def meet(
-    out: Path,
-    index: int,
-    *,
-    window: StepRange = WINDOW,
-    addresses: Sequence[str] = ADDRESSES,
-    age_s: float = LONG_S,
+    out: Path, index: int, *, addresses: Sequence[str] = ADDRESSES, age_s: float = LONG_S
 ) -> Rendezvous:
-    rendezvous = Rendezvous(out, place(index, addresses), window)
+    rendezvous = Rendezvous(out, place(index, addresses), WINDOW)
     return rendezvous.join(Destination(out).new_run, age_s)
 
 
@@ -159,15 +153,15 @@ def test_one_process_alone(text: str) -> None:
 # The run and the name of one capture
 
 
-def choice(out: Path, run: str | None = None) -> tuple[RunChoice, list[str]]:
+def choice(out: Path) -> tuple[RunChoice, list[str]]:
     said: list[str] = []
-    return RunChoice(Destination(out), run, said.append), said
+    return RunChoice(Destination(out), None, said.append), said
 
 
 def test_a_report_before_the_window_is_in_the_run_of_all_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = Settings(tmp_path, StepRange(10, 15))
+    settings = Settings(tmp_path, WINDOW)
     monkeypatch.setenv("TF_CONFIG", config(0))
     said: list[str] = []
     reported = OfProcess(settings, said.append).report_place()[0]
@@ -237,12 +231,6 @@ def test_a_run_that_is_named(capture: Capture, tmp_path: Path) -> None:
     assert first.run == second.run == tmp_path / "logs" / "plugins" / "profile" / "mine"
     names = sorted(path.name for path in first.run.glob("*.pb"))
     assert names == ["fake-host.xplane.pb", "fake-host_w1.xplane.pb"]
-    third = capture(LOOP, "--run", "mine")
-    assert third.code == 5
-    assert "fake-host.xplane.pb already exists and is not replaced" in third.err
-    (left,) = (tmp_path / "logs").glob(".traceview-*")
-    assert f"the unfinished trace is in {left}" in third.err
-    assert len(list(left.rglob("*.xplane.pb"))) == 1
 
 
 def test_a_worker_whose_partner_is_not_captured(capture: Capture) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import ROOT, run_process
+from tests.capture.conftest import ROOT, Captured, run_process
 from traceview.capture.process.saying import VARIABLE
 
 LINE = (ROOT / "traceview.pth").read_text(encoding="utf-8")
@@ -24,7 +24,7 @@ def python(tmp_path: Path) -> Path:
     return tmp_path / "venv" / "bin" / "python"
 
 
-def run(python: Path, code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(python: Path, code: str, **variables: str) -> Captured:
     inherited = {k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", VARIABLE}}
     return run_process(ROOT, python, "-c", code, environment={**inherited, **variables})
 
@@ -34,18 +34,18 @@ LOOK = "import sys; print(sorted(name for name in sys.modules if name.startswith
 
 def test_with_the_variable_only_what_waits_for_tensorflow_is_imported(python: Path) -> None:
     done = run(python, LOOK, PYTHONPATH=str(ROOT), **{VARIABLE: "--steps 1:2"})
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith("'traceview.capture.process.saying']\n")
-    assert "traceview.capture.record" not in done.stdout
+    assert (done.code, done.err) == (0, "")
+    assert done.out.endswith("'traceview.capture.process.saying']\n")
+    assert "traceview.capture.record" not in done.out
     done = run(python, LOOK, PYTHONPATH=str(ROOT))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
+    assert (done.code, done.out, done.err) == (0, "[]\n", "")
 
 
 def test_without_the_package_python_starts_and_says_so(python: Path) -> None:
     done = run(python, "print(1)", **{VARIABLE: "--steps 1:2"})
-    assert (done.returncode, done.stdout) == (0, "1\n")
+    assert (done.code, done.out) == (0, "1\n")
     # In an environment, some versions of Python run the line twice.
-    assert set(done.stderr.splitlines()) == {
+    assert set(done.err.splitlines()) == {
         "traceview: nothing is captured: ModuleNotFoundError(\"No module named 'traceview'\")"
     }
 
@@ -66,4 +66,4 @@ def test_only_a_site_folder_has_the_line(python: Path, tmp_path: Path, is_instal
             print("is not installed" in str(error))
     """
     done = run(python, code, PYTHONPATH=str(ROOT))
-    assert done.stdout == ("trained\n" if is_installed else "True\n")
+    assert done.out == ("trained\n" if is_installed else "True\n")

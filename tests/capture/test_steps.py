@@ -18,8 +18,7 @@ LOOP = SCRIPT_START + "for batch in batches(30): train_step(batch)\n"
 def test_a_plain_loop(capture: Capture) -> None:
     done = capture(LOOP + "print(tf.raw_ops.synchronised)\n")
     assert (done.code, done.out) == (0, "2\n"), "devices are waited for before and after it"
-    marked = [("train", {"step_num": n, "_r": 1}) for n in range(9, 16)]
-    assert [event for event in done.events() if event[0] != "train_step"] == marked
+    assert done.numbers() == [*range(9, 16)]
     assert done.window["edge_steps"] == [9, 15]
     assert done.run.parent == done.logdir / "plugins" / "profile"
     assert sorted(path.name for path in done.logdir.iterdir()) == ["plugins"]
@@ -65,12 +64,7 @@ SEVEN = "for n in range(7): "
         (SEVEN + "train_step(n)", "ran 7 steps, and the window 10:15", "--steps 1:6", ""),
         ("train_step(1)", "ran 1 step, and the window", "let the script run more steps", ""),
         (SEVEN + "evaluate(n)", "evaluate (tf.function) × 7", "--step-function evaluate", ""),
-        (
-            SEVEN + "tf.GradientTape().gradient(0, 0)",
-            "outside any function × 7",
-            "capture_steps",
-            "",
-        ),
+        (SEVEN + "tf.GradientTape().gradient(0, 0)", "any function × 7", "capture_steps", ""),
         ("", "no tf.function was called", "capture_steps", ""),
         (
             SEVEN + "train_step(n)",
@@ -115,22 +109,18 @@ PROFILED = (
     SCRIPT_START
     + """
 for n in range(30):
-    if n == START: tf.profiler.experimental.start("own")
-    if n == STOP: tf.profiler.experimental.stop()
+    if n == 2: tf.profiler.experimental.start("own")
+    if n == 12: tf.profiler.experimental.stop()
     with tf.profiler.experimental.Trace("train", step_num=n + 100, _r=1):
         train_step(n)
 """
 )
 
 
-def profiled(start: int, stop: int) -> str:
-    return PROFILED.replace("START", str(start)).replace("STOP", str(stop))
-
-
 def test_a_profile_of_the_script_that_reaches_into_the_window(
     capture: Capture, tmp_path: Path
 ) -> None:
-    done = capture(profiled(2, 12))
+    done = capture(PROFILED)
     assert done.code == 0
     assert (done.window["got"], done.window["edge_steps"]) == ([13, 15], [12, 15])
     assert "the script's own profile is running" in done.err
@@ -171,12 +161,11 @@ def test_nothing_is_left_patched(capture: Capture) -> None:
         "    return len(found)\n"
         "model = TensorFlowTrainer()\n"
         "print(foreign() > 5)\n"
-        "model.fit(END)\n"
+        "model.fit(20)\n"
         "print(foreign())\n"
         "atexit.register(lambda: print(foreign()))\n"
     )
-    # After the window, and where it never opened.
-    assert capture(script.replace("END", "20")).out.split() == ["True", "0", "0"]
+    assert capture(script).out.split() == ["True", "0", "0"]
 
 
 def test_a_place_that_a_version_lacks_is_said(capture: Capture) -> None:
@@ -291,10 +280,9 @@ for warning in said:
 
 
 def test_the_session_in_a_loop(tmp_path: Path, fake: Path) -> None:
-    done = run_python(
-        tmp_path, "-c", SCRIPT_START + API, environment=environment_with(fake), code=0
-    )
-    *lines, late, nested = done.stdout.splitlines()
+    variables = environment_with(fake)
+    done = run_python(tmp_path, "-c", SCRIPT_START + API, environment=variables, code=0)
+    *lines, late, nested = done.out.splitlines()
     assert lines == [
         "[4, 5, 6, 7, 8]",
         "[4, 5, 6]",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import traceview
-from tests.capture.conftest import QUIET, Captured, run_command, run_python
+from tests.capture.conftest import CAPTURE, Captured, run_python
 from tests.capture.in_process import Script, captured_scripts
 from tests.capture.recorded_markers import markers_of
 from tests.oracle import run_answer
@@ -458,8 +458,8 @@ print(counts[5:8], counts[15:18])
 
 def test_a_recorded_step_reads_no_types_of_the_function(tmp_path: Path) -> None:
     """To hash them takes a millisecond where a function captures hundreds of variables."""
-    (tmp_path / "train.py").write_text(START + HASHES, encoding="utf-8")
-    done = run_command(tmp_path, ["--steps", "12:20", "train.py"], QUIET())
+    command = (*CAPTURE, "--steps", "12:20", "train.py")
+    done = run_python(tmp_path, *command, script=START + HASHES)
     before, recorded = done.out.split("] [")
     assert before.strip("[]\n") == recorded.strip("[]\n")
 
@@ -481,5 +481,5 @@ for keras, batches, compiled in (
 
 def test_the_callback_of_keras(tmp_path: Path) -> None:
     done = run_python(tmp_path, "-c", START + API, code=0)
-    runs = [tmp_path / line for line in done.stdout.splitlines()]
+    runs = [tmp_path / line for line in done.out.splitlines()]
     assert [steps_of(run) for run in runs] == [[5, 6, 7, 8, 9]] * 2 + [[3, 5, 8, 10]] * 2

@@ -9,7 +9,6 @@ import socket
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest
 
 import traceview
 from scripts.xspace import XSpace
-from tests.capture.conftest import QUIET, run_together
+from tests.capture.conftest import CAPTURE, QUIET, Captured, run_together
 from tests.capture.recorded_markers import markers_of
 from tests.oracle import run_answer
 from traceview.capture.sidecar.environment import STOP_RISK
@@ -73,18 +72,11 @@ for _ in range(2):
     print(session.run)
 """
 )
+CAPTURE_PLAIN = (*CAPTURE, "--steps", "10:15", "plain.py")
 STEPS = [9, 10, 11, 12, 13, 14, 15]
 CRASHES = {-signal.SIGABRT, -signal.SIGBUS, -signal.SIGSEGV}
 MAX_REPEATS = 2
 """TensorFlow 2.21 itself crashes at some stops of a worker's profile (README, Capture)."""
-
-
-@dataclass(frozen=True)
-class Workers:
-    """What two workers said, and the runs that each of them named."""
-
-    text: list[str]
-    runs: list[list[Path]]
 
 
 def free_addresses(count: int) -> list[str]:
@@ -96,8 +88,8 @@ def free_addresses(count: int) -> list[str]:
 
 
 def launch(
-    folder: Path, commands: Sequence[Sequence[str]], addresses: Sequence[str], apart_s: float
-) -> Workers:
+    folder: Path, commands: Sequence[Sequence[str]], addresses: Sequence[str], apart_s: float = 0
+) -> list[Captured]:
     """Start a worker per command and address, the second one later, and wait until both have ended.
 
     A launch in which native code crashed is said, taken back and made again; any other failure is one.
@@ -105,42 +97,38 @@ def launch(
     logs, kept = folder / "logs", folder / "kept"
     logs.mkdir(exist_ok=True)
     shutil.copytree(logs, kept)
-    codes, texts = finished(folder, commands, addresses, apart_s)
+    whole = [[*command, str(index), *addresses] for index, command in enumerate(commands)]
+    environments = [QUIET(PYTHONFAULTHANDLER="1")] * len(addresses)
+    done = run_together(folder, whole, environments, apart_s)
     for _ in range(MAX_REPEATS):
-        if not (CRASHES & {*codes} and "Fatal Python error" in "".join(texts)):
+        codes, text = [each.code for each in done], "\n".join(each.err for each in done)
+        if not (CRASHES & {*codes} and "Fatal Python error" in text):
             break
-        said = "\n".join([f"a launch crashed in native code: {codes}", *texts])
-        warnings.warn(said, stacklevel=2)
+        warnings.warn(f"a launch crashed in native code: {codes}\n{text}", stacklevel=2)
         shutil.rmtree(logs)
         shutil.copytree(kept, logs)
-        codes, texts = finished(folder, commands, addresses, apart_s)
+        done = run_together(folder, whole, environments, apart_s)
     shutil.rmtree(kept)
-    assert codes == [0] * len(codes), "\n".join(texts)
-    lines = [[line for line in text.splitlines() if line.startswith(str(logs))] for text in texts]
-    return Workers(texts, [[Path(line) for line in found] for found in lines])
+    assert [each.code for each in done] == [0] * len(done), [each.err for each in done]
+    return done
 
 
-def finished(
-    folder: Path, commands: Sequence[Sequence[str]], addresses: Sequence[str], apart_s: float
-) -> tuple[list[int], list[str]]:
-    """Exit codes and output of the workers."""
-    whole = [[*command, str(index), *addresses] for index, command in enumerate(commands)]
-    environment = QUIET(PYTHONFAULTHANDLER="1")
-    done = run_together(folder, whole, [environment] * len(addresses), apart_s)
-    return [each.returncode for each in done], [each.stdout + each.stderr for each in done]
+def named_runs(worker: Captured) -> list[Path]:
+    """The runs that a worker says it has recorded."""
+    lines = (worker.out + worker.err).splitlines()
+    return [Path(line) for line in lines if line.startswith(str(worker.logdir))]
 
 
 @pytest.fixture(scope="module")
-def launches(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workers, Workers]:
+def launches(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Captured], list[Captured]]:
     """`traceview capture`, and at once after it, by the same cluster, `capture_steps` twice."""
     folder = tmp_path_factory.mktemp("workers")
     (folder / "plain.py").write_text(PLAIN, encoding="utf-8")
     (folder / "api.py").write_text(API, encoding="utf-8")
     addresses = free_addresses(2)
-    plain = ["-m", "traceview", "capture", "--steps", "10:15", "plain.py"]
     return (
-        launch(folder, [plain, plain], addresses, 3),
-        launch(folder, [["api.py"]] * 2, addresses, 0),
+        launch(folder, [CAPTURE_PLAIN] * 2, addresses, apart_s=3),
+        launch(folder, [["api.py"]] * 2, addresses),
     )
 
 
@@ -208,36 +196,38 @@ def check_clocks(run: Path, copy: Path) -> None:
 
 
 def test_a_script_captured_by_each_worker(
-    launches: tuple[Workers, Workers], tmp_path: Path
+    launches: tuple[list[Captured], list[Captured]], tmp_path: Path
 ) -> None:
     workers = launches[0]
-    assert workers.runs[0] == workers.runs[1]
-    (run,) = workers.runs[0]
+    (run,), same = map(named_runs, workers)
+    assert same == [run]
     check_run(run, "arguments")
     check_clocks(run, tmp_path / "run")
-    assert "did not join this run" not in "".join(workers.text)
+    assert "did not join this run" not in "".join(each.err for each in workers)
 
 
-def test_captures_in_a_program_that_follow_at_once(launches: tuple[Workers, Workers]) -> None:
+def test_captures_in_a_program_that_follow_at_once(
+    launches: tuple[list[Captured], list[Captured]],
+) -> None:
     earlier, workers = launches
-    assert workers.runs[0] == workers.runs[1]
-    first, second = workers.runs[0]
+    (first, second), same = map(named_runs, workers)
+    assert same == [first, second]
     check_run(first, "dataset")
     check_run(second, "dataset")
-    logdir = first.parents[2]
-    assert {run.directory for run in find_runs(logdir)} == {first, second, *earlier.runs[0]}
+    logdir = workers[0].logdir
+    assert {run.directory for run in find_runs(logdir)} == {first, second, *named_runs(earlier[0])}
     hidden = [path.name for path in logdir.iterdir() if path.name != "plugins"]
     assert [name.startswith(".traceview-cluster-") for name in hidden] == [True]
     # That TensorFlow may crash a worker as its profile ends is said to every one; nothing else is.
-    warned = [line for line in "".join(workers.text).splitlines() if "CaptureWarning:" in line]
+    lines = (line for each in workers for line in each.err.splitlines())
+    warned = [line for line in lines if "CaptureWarning:" in line]
     assert [line for line in warned if STOP_RISK not in line] == []
 
 
 def test_one_worker_of_two_is_captured_and_both_go_on(tmp_path: Path) -> None:
     """Keys of collectives are made when a function is called: one more in one worker, and they never meet again."""
     (tmp_path / "plain.py").write_text(PLAIN, encoding="utf-8")
-    capture = ["-m", "traceview", "capture", "--steps", "10:15", "plain.py"]
-    workers = launch(tmp_path, [capture, ["plain.py"]], free_addresses(2), 0)
-    (run,) = workers.runs[0]
+    captured, _ = launch(tmp_path, [CAPTURE_PLAIN, ["plain.py"]], free_addresses(2))
+    (run,) = named_runs(captured)
     assert [path.suffix for path in sorted(run.iterdir())] == [".json", ".pb"]
-    assert "worker 1 did not join this run" in workers.text[0]
+    assert "worker 1 did not join this run" in captured.err

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -123,30 +122,28 @@ class Outcome:
 
 
 class Runner:
-    """GitHub's runner on a pull request. `folder`: the workspace; `python`: what runs traceview."""
+    """GitHub's runner on a pull request. `folder`: the workspace."""
 
-    def __init__(
-        self, folder: Path, *, pull_request: str = "7", python: str = sys.executable
-    ) -> None:
+    def __init__(self, folder: Path) -> None:
         self.action = read_yaml(ACTION.read_text(encoding="utf-8"))
         self.folder = folder
-        self.pull_request = pull_request
+        self.pull_request = "7"
         self.comments = folder / "comments.json"
         self.comments.write_text("[]")
         self.log = folder / "gh.log"
         self.environment: dict[str, str] = {}
         self._bin = folder / "bin"
         self._bin.mkdir()
-        self._program("gh", GH.format(python=sys.executable))
-        self._program(
-            "traceview", f'#!/bin/sh\nPYTHONPATH={ROOT} exec {python} -m traceview "$@"\n'
+        self.program("gh", GH.format(python=sys.executable))
+        self.program(
+            "traceview", f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m traceview "$@"\n'
         )
-        self._program("python", '#!/bin/sh\necho "python $*"\n')
+        self.program("python", '#!/bin/sh\necho "python $*"\n')
 
-    def _program(self, name: str, text: str) -> None:
-        path = self._bin / name
-        path.write_text(text)
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    def program(self, name: str, text: str) -> None:
+        """Put a program on the path."""
+        (self._bin / name).write_text(text)
+        (self._bin / name).chmod(0o755)
 
     def run(self, **inputs: str) -> Outcome:
         """Run every step whose condition holds."""

@@ -50,7 +50,7 @@ def test_the_comment_is_renewed_and_others_stay(runner: Runner, slow: str) -> No
     assert (len(second), second[:3]) == (4, first[:3])
     assert second[3].startswith("<!-- traceview gate -->\n## Gate passed: all 2 conditions hold.")
     assert "(https://github.example/owner/project/actions/runs/42)" in second[3]
-    runner._program("traceview", STUB)
+    runner.program("traceview", STUB)
     runner.run(logdir=slow, require=HOLDS, comment_key="nightly")
     assert "of a stand-in" in runner.comment_bodies()[1]
 
@@ -78,7 +78,7 @@ def test_wrong_usage_ends_the_action_at_once(runner: Runner, slow: str) -> None:
 def test_a_token_that_may_not_comment_does_not_change_the_verdict(
     runner: Runner, slow: str
 ) -> None:
-    runner._program("traceview", STUB)
+    runner.program("traceview", STUB)
     runner.pull_request = ""
     assert runner.run(logdir=slow, require=HOLDS).code == 0
     assert not runner.log.exists(), "there is no pull request to comment on"
@@ -92,7 +92,7 @@ def test_a_token_that_may_not_comment_does_not_change_the_verdict(
 
 def test_inputs_are_never_part_of_a_script(runner: Runner, slow: str) -> None:
     hostile = '$(touch pwned) `touch pwned` "; touch pwned; #'
-    runner._program("traceview", STUB)
+    runner.program("traceview", STUB)
     for name in ("require", "budget", "baseline", "capture"):
         runner.run(logdir=slow, **({"require": HOLDS} | {name: hostile}))
     for name, text in (("comment_key", 'x" | halt; "'), ("captures", "x[$(touch pwned)]")):
@@ -101,7 +101,7 @@ def test_inputs_are_never_part_of_a_script(runner: Runner, slow: str) -> None:
 
 
 def test_several_captures_are_judged_together(runner: Runner, slow: str) -> None:
-    runner._program("traceview", '#!/bin/sh\necho "[$1] [$2] [$3]"; exit 0\n')
+    runner.program("traceview", '#!/bin/sh\necho "[$1] [$2] [$3]"; exit 0\n')
     outcome = runner.run(capture="train.py", captures="3", logdir="logs", baseline="main")
     made = [f"[capture] [--output] [logs{end}]" for end in ("", "-2", "-3")]
     assert outcome.printed["Capture"].splitlines() == made
@@ -109,7 +109,7 @@ def test_several_captures_are_judged_together(runner: Runner, slow: str) -> None
 
 
 def test_captures_get_all_lines_and_quoted_arguments_whole(runner: Runner, slow: str) -> None:
-    runner._program("traceview", '#!/bin/sh\nprintf "[%s]" "$@"; exit 5\n')
+    runner.program("traceview", '#!/bin/sh\nprintf "[%s]" "$@"; exit 5\n')
     capture = "--steps 10:20\ntrain.py --name 'my run' \"two words\""
     outcome = runner.run(capture=capture, logdir="logs", require=HOLDS)
     expected = "[capture][--output][logs][--steps][10:20][train.py][--name][my run][two words]"

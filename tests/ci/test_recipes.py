@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import environment_with
+from tests.capture.conftest import QUIET, Captured, run_process
 from tests.ci.action import ROOT, Runner
 
 pytestmark = pytest.mark.tensorflow
-LONGEST_S = 500
 PAGE = ROOT / "docs" / "runs.md"
 
 
@@ -31,26 +28,15 @@ def block_below(file: Path, heading: str) -> str:
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which `traceview` is the one of this checkout."""
     folder = tmp_path_factory.mktemp("ci")
-    program = folder / "bin" / "traceview"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m traceview "$@"\n')
-    program.chmod(0o755)
+    Runner(folder)
     return folder
 
 
-def run(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["bash", "-eo", "pipefail", "-c", script],
-        cwd=folder,
-        env={
-            **environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1"),
-            "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=LONGEST_S,
+def run(folder: Path, script: str) -> Captured:
+    environment = QUIET(PATH=f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    script = f"exec 2>&1\n{script}"
+    return run_process(
+        folder, "bash", "-eo", "pipefail", "-c", script, environment=environment, timeout_s=500
     )
 
 
@@ -62,46 +48,39 @@ _MEETS = (0, 9)
 def recipe() -> list[str]:
     """The lines of the recipe: capture, save the baseline, judge."""
     lines = block_below(PAGE, "In CI").splitlines()
-    assert [line.partition("traceview ")[2].split()[0] for line in lines] == [
-        "capture",
-        "gate",
-        "gate",
-    ]
+    words = [line.partition("traceview ")[2].split()[0] for line in lines]
+    assert words == ["capture", "gate", "gate"]
     return lines
 
 
 @pytest.fixture(scope="module")
-def healthy(workspace: Path, recipe: list[str]) -> subprocess.CompletedProcess[str]:
-    return run(workspace, "\n".join(recipe))
+def healthy(workspace: Path, recipe: list[str]) -> Captured:
+    done = run(workspace, "\n".join(recipe))
+    assert done.code in _MEETS, done.out
+    return done
 
 
 @pytest.fixture(scope="module")
-def ill(
-    workspace: Path, recipe: list[str], healthy: subprocess.CompletedProcess[str]
-) -> subprocess.CompletedProcess[str]:
+def ill(workspace: Path, recipe: list[str], healthy: Captured) -> Captured:
     """The same with a slow input pipeline; the baseline stays."""
     capture, _, gate = recipe
     slow = capture.replace("--demo", "--demo --slowdown input").replace(
         "--output logs", "--output slow"
     )
-    assert healthy.returncode in _MEETS, healthy.stdout
     return run(workspace, f"{slow}\n{gate.replace('logs-', 'slow-')}")
 
 
-def test_the_recipe_passes(healthy: subprocess.CompletedProcess[str]) -> None:
-    assert healthy.returncode in _MEETS, healthy.stdout
-    assert re.search(r"ok +finding:input-bound <= 10%", healthy.stdout)
+def test_the_recipe_passes(healthy: Captured) -> None:
+    assert re.search(r"ok +finding:input-bound <= 10%", healthy.out)
 
 
-def test_and_fails_where_the_input_is_slow(
-    ill: subprocess.CompletedProcess[str], workspace: Path
-) -> None:
-    assert ill.returncode == 10, ill.stdout
-    assert re.search(r"FAIL +finding:input-bound <= 10%", ill.stdout)
+def test_and_fails_where_the_input_is_slow(ill: Captured, workspace: Path) -> None:
+    assert ill.code == 10, ill.out
+    assert re.search(r"FAIL +finding:input-bound <= 10%", ill.out)
     # Where other work made the captures of a side differ, there is no verdict on the time.
-    failed = re.findall(r"FAIL +(?:finding|step_time):", ill.stdout)
-    assert len(failed) == 2 or "step_time:+5%: These runs differ too much" in ill.stdout
-    assert f"Gate failed: {len(failed)} of 2 conditions" in ill.stdout
+    failed = re.findall(r"FAIL +(?:finding|step_time):", ill.out)
+    assert len(failed) == 2 or "step_time:+5%: These runs differ too much" in ill.out
+    assert f"Gate failed: {len(failed)} of 2 conditions" in ill.out
     suite = ET.parse(workspace / "gate.xml").getroot()[0]
     assert suite.attrib["failures"] == str(len(failed))
 

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from socket import socket
 
@@ -19,6 +20,7 @@ from scripts.bench_trace import START_NS, Shape, trace_bytes
 from scripts.scenarios import SCENARIOS
 from scripts.shapes import write_hosts
 from scripts.xspace import varint
+from tests.capture.conftest import ROOT, environment_with, run_process
 from tests.command import Command
 from tests.trace.test_parts import FIXTURES, report_of
 from traceview.base.errors import WorkerError
@@ -30,7 +32,6 @@ from traceview.trace.reading.load import load
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("no_terminal")]
 
-ROOT = Path(__file__).resolve().parents[2]
 DASK = Path(sys.executable).with_name("dask")
 LOCAL = ("--no-dashboard", "--host", "127.0.0.1")
 OF_SEVERAL_HOSTS = sorted(
@@ -41,11 +42,13 @@ OF_SEVERAL_HOSTS = sorted(
 class Cluster:
     """A scheduler and its workers; each worker is one process, without one that would start it again."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._processes: list[subprocess.Popen[bytes]] = []
-        scheduler = self._start("scheduler", "--port", "0", *options)
-        self.scheduler = scheduler
+
+    def begin(self, *options: str) -> None:
+        """Start the scheduler."""
+        self.scheduler = self._start("scheduler", "--port", "0", *options)
         self.address = self._said(r"Scheduler at:\s+(\S+)")
 
     def add_worker(self, *options: str) -> subprocess.Popen[bytes]:
@@ -79,7 +82,10 @@ class Cluster:
             assert self._processes[-1].poll() is None, text
             time.sleep(0.05)
 
-    def end(self) -> None:
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for process in reversed(self._processes):
             process.kill()
             process.wait()
@@ -88,23 +94,19 @@ class Cluster:
 @pytest.fixture(scope="module")
 def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster of two workers, that no test kills."""
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
-    try:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.begin()
         cluster.add_worker()
         cluster.add_worker()
         yield cluster
-    finally:
-        cluster.end()
 
 
 @pytest.fixture
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A scheduler without workers."""
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
-    try:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.begin()
         yield cluster
-    finally:
-        cluster.end()
 
 
 def loaded_by(cluster: Cluster, logdir: Path) -> Trace:
@@ -154,23 +156,23 @@ def analyzing(logdir: Path, address: str, output: Path) -> subprocess.Popen[byte
     return subprocess.Popen([sys.executable, *words], cwd=ROOT, stderr=subprocess.PIPE)
 
 
-def when_it_reads(address: str, kill: Callable[[], object]) -> None:
-    """Do something in the middle: a worker has a file in work, and others wait."""
+def wait_for(address: str, *, has_work: bool, then: Callable[[], object] = lambda: None) -> None:
+    """Until the workers have files to read, or have none any more; then do something, in the middle of the reading."""
     from distributed import Client
 
     with Client(address) as client:
         until = time.monotonic() + 60
-        while not any(client.processing().values()):
+        while any(client.processing().values()) is not has_work:
             assert time.monotonic() < until
             time.sleep(0.001)
-        kill()
+        then()
 
 
 def test_the_files_of_a_killed_worker_are_read_by_another(cluster: Cluster, tmp_path: Path) -> None:
     first = cluster.add_worker()
     logdir, output = large_hosts(tmp_path / "logs"), tmp_path / "report.json"
     process = analyzing(logdir, cluster.address, output)
-    when_it_reads(cluster.address, first.kill)
+    wait_for(cluster.address, has_work=True, then=first.kill)
     cluster.add_worker()
     _, said = process.communicate(timeout=120)
     assert (process.returncode, said) == (0, b"")
@@ -188,7 +190,7 @@ def test_what_goes_away_ends_the_command(what: str, cluster: Cluster, tmp_path: 
     worker, output = cluster.add_worker(), tmp_path / "report.json"
     process = analyzing(large_hosts(tmp_path / "logs"), cluster.address, output)
     ended = cluster.scheduler if what == "scheduler" else worker
-    when_it_reads(cluster.address, ended.kill)
+    wait_for(cluster.address, has_work=True, then=ended.kill)
     _, said = process.communicate(timeout=60)
     assert process.returncode == WorkerError.exit_code, said
     assert ENDS[what] in said.decode()
@@ -230,8 +232,9 @@ def test_results_that_go_with_their_workers(cluster: Cluster, tmp_path: Path) ->
     """All has been read, and nothing of it fetched, when the only worker dies."""
     worker, output = cluster.add_worker(), tmp_path / "report.json"
     process = analyzing(large_hosts(tmp_path / "logs"), cluster.address, output)
-    when_it_reads(cluster.address, lambda: process.send_signal(signal.SIGSTOP))
-    waiting_for_nothing(cluster.address)
+    stop = partial(process.send_signal, signal.SIGSTOP)
+    wait_for(cluster.address, has_work=True, then=stop)
+    wait_for(cluster.address, has_work=False)
     worker.kill()
     worker.wait()
     process.send_signal(signal.SIGCONT)
@@ -258,23 +261,14 @@ def test_ctrl_c_ends_the_command(cluster: Cluster, tmp_path: Path) -> None:
     cluster.add_worker()
     output = tmp_path / "report.json"
     process = analyzing(large_hosts(tmp_path / "logs"), cluster.address, output)
-    when_it_reads(cluster.address, lambda: process.send_signal(signal.SIGINT))
+    interrupt = partial(process.send_signal, signal.SIGINT)
+    wait_for(cluster.address, has_work=True, then=interrupt)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert said.decode() == "traceview: interrupted; nothing was written\n"
     assert not output.exists()
-    waiting_for_nothing(cluster.address)
-
-
-def waiting_for_nothing(address: str) -> None:
-    """The files that had not been begun are not read any more."""
-    from distributed import Client
-
-    with Client(address) as client:
-        until = time.monotonic() + 30
-        while any(client.processing().values()):
-            assert time.monotonic() < until
-            time.sleep(0.05)
+    # The files that had not been begun are not read any more.
+    wait_for(cluster.address, has_work=False)
 
 
 def test_the_job_of_slurm(tmp_path: Path) -> None:
@@ -292,27 +286,13 @@ def test_the_job_of_slurm(tmp_path: Path) -> None:
     for word, place in shown.items():
         assert word in job
         job = job.replace(word, place)
-    done = subprocess.run(
-        ["bash", "-c", job],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PATH": f"{tmp_path}:{DASK.parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-            "SLURM_NNODES": "2",
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    read = load_report(tmp_path / "report" / "report.json")
-    expected = analyze(load(tmp_path / "logs"))
+    path = f"{tmp_path}:{DASK.parent}:{os.environ['PATH']}"
+    environment = environment_with(PATH=path, SLURM_NNODES="2")
+    run_process(tmp_path, "bash", "-c", job, environment=environment, code=0)
+    read, expected = load_report(tmp_path / "report/report.json"), analyze(load(tmp_path / "logs"))
     assert len(read.capture.hosts) == 3
-    assert (read.verdict, read.results.device_time) == (
-        expected.verdict,
-        expected.results.device_time,
-    )
+    assert read.verdict == expected.verdict
+    assert read.results.device_time == expected.results.device_time
 
 
 def test_a_cluster_without_workers(cluster: Cluster, fixtures: Path) -> None:
@@ -368,12 +348,10 @@ def test_another_version(
     preload = tmp_path / "other_version.py"
     preload.write_text(code)
     options = ("--preload", str(preload))
-    cluster = Cluster(tmp_path, *(options if place == "scheduler" else ()))
-    try:
+    with Cluster(tmp_path) as cluster:
+        cluster.begin(*(options if place == "scheduler" else ()))
         cluster.add_worker(*(options if place == "worker" else ()))
         message = rf"the {place}.*: its traceview is {version}.*; here it is \d"
         with pytest.raises(WorkerError, match=message) as caught:
             loaded_by(cluster, fixtures / FIXTURES[0])
         assert "same version" in (caught.value.hint or "")
-    finally:
-        cluster.end()

@@ -8,20 +8,21 @@ from typing import Any
 
 import pytest
 
+from traceview.store import remote, service
+
 FIXTURE = "slow-input-2"
+TRACE = "plugins/profile/2026_11_21_07_57_19/host-a.xplane.pb"
 
 
 @pytest.fixture
-def memory() -> Iterator[Any]:
+def memory() -> Any:
     """The empty memory of the process, as fsspec sees it."""
     import fsspec
 
     filesystem = fsspec.filesystem("memory")
     filesystem.store.clear()
     filesystem.pseudo_dirs[:] = [""]
-    yield filesystem
-    filesystem.store.clear()
-    filesystem.pseudo_dirs[:] = [""]
+    return filesystem
 
 
 @pytest.fixture
@@ -43,6 +44,13 @@ def in_memory(memory: Any, recorded: dict[str, bytes]) -> str:
     return "memory://logs"
 
 
+@pytest.fixture
+def in_small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads files in many requests, as large ones are."""
+    monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(remote, "RANGE_BYTES", 1 << 15)
+
+
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
     """A server that speaks S3's protocol; its address."""
@@ -59,8 +67,6 @@ def s3_server() -> Iterator[str]:
 def s3(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A client of that server, with an empty bucket `bucket`; the variables that lead every client there are set."""
     import boto3
-
-    from traceview.store import service
 
     for name, value in {
         "AWS_ENDPOINT_URL": s3_server,

@@ -29,31 +29,6 @@ def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     server.server_close()
 
 
-class AnyRequest(BaseHTTPRequestHandler, ABC):
-    """Keeps connections open, as the clients of stores expect."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        self.begin()
-
-    def do_HEAD(self) -> None:
-        self.begin()
-
-    def do_POST(self) -> None:
-        self.begin()
-
-    def do_PUT(self) -> None:
-        self.begin()
-
-    def do_DELETE(self) -> None:
-        self.begin()
-
-    @abstractmethod
-    def begin(self) -> None:
-        """Read the request and answer it."""
-
-
 @dataclass
 class Objects:
     """The objects of the bucket by name. `is_closed`: nobody is let in."""
@@ -64,24 +39,15 @@ class Objects:
     blocks: dict[str, bytes] = field(default_factory=dict)
     """Of an object that is written in blocks, what has come of it."""
 
-    def listed(self, prefix: str, delimiter: str) -> tuple[list[str], list[str]]:
-        """The names with a prefix, and the folders among them."""
-        names, folders = [], set()
-        for name in sorted(self.content):
-            rest = name.removeprefix(prefix)
-            if not name.startswith(prefix):
-                continue
-            if delimiter and delimiter in rest:
-                folders.add(prefix + rest.partition(delimiter)[0] + delimiter)
-            else:
-                names.append(name)
-        return names, sorted(folders)
 
+class _Handler(BaseHTTPRequestHandler, ABC):
+    """Keeps connections open, as the clients of stores expect."""
 
-class _Handler(AnyRequest):
+    protocol_version = "HTTP/1.1"
     objects: Objects
 
     def begin(self) -> None:
+        """Read a request and answer it."""
         if self.headers.get("Transfer-Encoding") == "chunked":
             body = b""
             while size := int(self.rfile.readline(), 16):
@@ -97,6 +63,14 @@ class _Handler(AnyRequest):
     @abstractmethod
     def answer(self, path: str, body: bytes) -> None:
         """Answer one request."""
+
+    def listed(self) -> tuple[list[str], list[str]]:
+        """The names with the prefix that is asked for, and the folders among them."""
+        prefix, delimiter = (self.query.get(key, "") for key in ("prefix", "delimiter"))
+        found = [name for name in sorted(self.objects.content) if name.startswith(prefix)]
+        cut = re.compile(f"{re.escape(prefix)}.*?{re.escape(delimiter)}" if delimiter else "(?!)")
+        folders = {match[0] for match in map(cut.match, found) if match}
+        return [name for name in found if not cut.match(name)], sorted(folders)
 
     def send_part(self, name: str, headers: dict[str, str]) -> None:
         """Send an object, or the range of it that is asked for."""
@@ -123,6 +97,10 @@ class _Handler(AnyRequest):
         pass
 
 
+for command in ("GET", "HEAD", "POST", "PUT", "DELETE"):
+    setattr(_Handler, f"do_{command}", _Handler.begin)
+
+
 class GoogleHandler(_Handler):
     """Answers as Google's JSON API does."""
 
@@ -145,9 +123,7 @@ class GoogleHandler(_Handler):
         elif name:
             self._json(self._row(name))
         else:
-            names, folders = self.objects.listed(
-                self.query.get("prefix", ""), self.query.get("delimiter", "")
-            )
+            names, folders = self.listed()
             self._json({"items": [self._row(name) for name in names], "prefixes": folders})
 
     def _store(self, body: bytes) -> None:
@@ -216,9 +192,7 @@ class AzureHandler(_Handler):
             self.send_part(name, headers)
 
     def _list(self) -> None:
-        names, folders = self.objects.listed(
-            self.query.get("prefix", ""), self.query.get("delimiter", "")
-        )
+        names, folders = self.listed()
         blobs = "".join(
             f"<Blob><Name>{escape(name)}</Name><Properties><Last-Modified>{_DATE}</Last-Modified><Etag>1</Etag>"
             f"<Content-Length>{len(self.objects.content[name])}</Content-Length><BlobType>BlockBlob</BlobType>"

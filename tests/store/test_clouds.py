@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from tests.command import Command
-from tests.store.conftest import FIXTURE
+from tests.store.conftest import FIXTURE, TRACE
 from tests.store.object_server import AzureHandler, GoogleHandler, Objects, served
-from traceview.store import remote, service
+from traceview.store import service
 
 pytestmark = [pytest.mark.cloud, pytest.mark.usefixtures("no_terminal")]
 
-TRACE = "logs/plugins/profile/2026_11_21_07_57_19/host-a.xplane.pb"
 _HANDLERS = {"gs": GoogleHandler, "az": AzureHandler}
 
 
@@ -49,18 +48,13 @@ def results_of(command: Command, logdir: str) -> Any:
     return report["results"], report["findings"]
 
 
+@pytest.mark.usefixtures("in_small_ranges")
 def test_a_report_is_the_local_one_and_is_read_in_ranges(
-    command: Command,
-    bucket: str,
-    objects: Objects,
-    fixtures: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    command: Command, bucket: str, objects: Objects, fixtures: Path
 ) -> None:
-    monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 14)
-    monkeypatch.setattr(remote, "RANGE_BYTES", 1 << 15)
     assert results_of(command, f"{bucket}/logs") == results_of(command, str(fixtures / FIXTURE))
     assert len(objects.ranges) > 5
-    assert results_of(command, bucket) == results_of(command, f"{bucket}/{TRACE}")
+    assert results_of(command, bucket) == results_of(command, f"{bucket}/logs/{TRACE}")
 
 
 def test_nothing_there(command: Command, bucket: str) -> None:

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from tests.command import Command
-from tests.store.conftest import FIXTURE
-from traceview.store import remote, service
+from tests.store.conftest import FIXTURE, TRACE
+from traceview.store import service
 from traceview.store.address import location_of
 
 pytestmark = [pytest.mark.cloud, pytest.mark.usefixtures("no_terminal")]
 
-TRACE = "plugins/profile/2026_11_21_07_57_19/host-a.xplane.pb"
 CHANGED = "the file changed while it was read"
 
 
@@ -33,13 +32,6 @@ def after_the_first_read(monkeypatch: pytest.MonkeyPatch, change: Callable[[], N
         return data
 
     monkeypatch.setattr(service.Service, "read", reading)
-
-
-@pytest.fixture
-def in_small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reads files in many requests, as large ones are."""
-    monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 14)
-    monkeypatch.setattr(remote, "RANGE_BYTES", 1 << 15)
 
 
 @pytest.mark.usefixtures("in_small_ranges")

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from tests.command import Command
-from tests.store.conftest import FIXTURE
+from tests.store.conftest import FIXTURE, TRACE
 from traceview.store import service
 
 pytestmark = [pytest.mark.cloud, pytest.mark.usefixtures("no_terminal")]
-
-TRACE = "plugins/profile/2026_11_21_07_57_19/host-a.xplane.pb"
 
 
 def report_of(command: Command, logdir: str) -> Any:

@@ -19,6 +19,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.capture.conftest import started
 from tests.command import Command
 from traceview.base.errors import UsageError, ViewerError
 from traceview.export import viewers
@@ -33,8 +34,10 @@ from traceview.export.viewers import (
 )
 from traceview.trace.reading.locate import find_runs
 
-# A stand-in for XProf, for tests where it is not installed
+pytestmark = pytest.mark.usefixtures("no_terminal")
+ROOT = Path(__file__).resolve().parents[2]
 
+# A stand-in for XProf, for tests where it is not installed
 
 SERVER: Final = """
 import json, sys
@@ -67,7 +70,7 @@ def main():
 """
 
 
-def write_fake(folder: Path, *, server: str = SERVER) -> Path:
+def write_fake(folder: Path, server: str = SERVER) -> Path:
     """A module `xprof` in a folder that can stand on the path of Python."""
     (folder / "xprof").mkdir(parents=True)
     (folder / "xprof" / "__init__.py").touch()
@@ -156,7 +159,7 @@ def copy(fixtures: Path) -> Iterator[RunCopy]:
 def test_a_viewer_that_ends_shows_its_last_line(
     server: str, message: str, copy: RunCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(write_fake(tmp_path, server=server))
+    monkeypatch.syspath_prepend(write_fake(tmp_path, server))
     with pytest.raises(ViewerError, match=message), serving("xprof", copy, free_port(0)):
         pass
 
@@ -203,10 +206,6 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 # `report --open` shows a run, prints its address and leaves nothing behind
 
 
-pytestmark = pytest.mark.usefixtures("no_terminal")
-ROOT = Path(__file__).resolve().parents[2]
-
-
 def test_a_report_is_written_and_shown(
     command: Command, fixtures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,26 +245,16 @@ def served(
     logdir: Path, tmp_path: Path, viewer: str, *options: str
 ) -> Iterator[tuple[subprocess.Popen[str], str, Path]]:
     """`report --open` a viewer, XProf a stand-in: its process, the address, the folder of temporary files."""
-    fake = write_fake(tmp_path / "fake")
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    path = os.pathsep.join([str(fake), str(ROOT)])
-    command = ["report", str(logdir), "--open", viewer, *options]
-    environment = {name: value for name, value in os.environ.items() if "DISPLAY" not in name}
-    environment.pop("BROWSER", None)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "traceview", *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**environment, "PYTHONPATH": path, "TMPDIR": str(temporary)},
-    )
-    try:
+    path = os.pathsep.join([str(write_fake(tmp_path / "fake")), str(ROOT)])
+    environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(temporary)}
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        environment.pop(name, None)
+    command = [sys.executable, "-m", "traceview", "report", str(logdir), "--open", viewer, *options]
+    with started(tmp_path, *command, environment=environment) as process:
         assert process.stdout is not None
         yield process, process.stdout.readline().strip(), temporary
-    finally:
-        process.kill()
-        process.communicate()
 
 
 @pytest.mark.parametrize(
@@ -301,11 +290,8 @@ def test_a_viewer_is_served_until_a_signal(
 
 
 def test_a_report_is_served_to_this_machine_alone(fixtures: Path, tmp_path: Path) -> None:
-    with served(fixtures / "custom-loop-2", tmp_path, "report", "--port", "0") as (
-        process,
-        address,
-        temporary,
-    ):
+    logs, options = fixtures / "custom-loop-2", ("--port", "0")
+    with served(logs, tmp_path, "report", *options) as (process, address, temporary):
         base = f"http://127.0.0.1:{urlparse(address).port}"
         with urlopen(f"{base}/?x=1") as answer:
             assert answer.headers["Content-Type"] == "text/html; charset=utf-8"

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from tests.capture.conftest import ROOT, started
 from tests.command import Command, Done
 from tests.reports import finding, full_report
 from traceview.base.errors import UsageError
@@ -38,26 +39,21 @@ from traceview.watch.follow import (
 )
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
-ROOT = Path(__file__).resolve().parent.parent.parent
 HOSTILE = 'GPU:0 waits "$(touch hit)"; `touch hit`\n\x1b[2J\\ \udc80'
 
 
-def trace_in(fixtures: Path, name: str) -> Path:
-    (path,) = (fixtures / name).rglob("*.xplane.pb")
-    return path
-
-
-def land(logs: Path, source: Path, run: str, host: str = "host-a") -> Path:
-    """Put a trace into a run of a log directory."""
+def land(logs: Path, fixture: str, run: str, host: str = "host-a") -> Path:
+    """Put the trace of a fixture into a run of a log directory."""
     folder = logs / "plugins" / "profile" / run
     folder.mkdir(parents=True, exist_ok=True)
+    (source,) = (ROOT / "fixtures" / fixture).rglob("*.xplane.pb")
     return Path(shutil.copy(source, folder / f"{host}.xplane.pb"))
 
 
 @pytest.fixture
-def logs(tmp_path: Path, fixtures: Path) -> Path:
+def logs(tmp_path: Path) -> Path:
     """A log directory with one run, of a slow input pipeline."""
-    land(tmp_path / "logs", trace_in(fixtures, "slow-input-2"), "2026_01_01_00_00_00")
+    land(tmp_path / "logs", "slow-input-2", "2026_01_01_00_00_00")
     return tmp_path / "logs"
 
 
@@ -84,15 +80,15 @@ def news(follower: Follower) -> list[str]:
 # One line for a run
 
 
-def test_a_line(command: Command, logs: Path, fixtures: Path) -> None:
+def test_a_line(command: Command, logs: Path) -> None:
     done = once(command, logs)
     assert (done.code, done.err) == (0, "")
     assert done.out == (
         "2026_01_01_00_00_00 · mean step 58.2 ms · 28% computing · Both replicas wait 35.3 of 58.2 ms (61%) "
         "for input: Map is too slow, most of it PyFunc.\n"
     )
-    land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
-    land(logs, trace_in(fixtures, "custom-loop-2"), "2026_01_03_00_00_00")
+    land(logs, "slow-input-2", "2026_01_02_00_00_00")
+    land(logs, "custom-loop-2", "2026_01_03_00_00_00")
     lines = once(command, logs).out.splitlines()
     names = [line.split(" · ")[0] for line in lines]
     assert names == [f"2026_01_0{day}_00_00_00" for day in (1, 2, 3)]
@@ -101,36 +97,36 @@ def test_a_line(command: Command, logs: Path, fixtures: Path) -> None:
 
 
 def test_only_runs_of_one_program_on_alike_devices_are_compared(
-    command: Command, logs: Path, fixtures: Path
+    command: Command, logs: Path
 ) -> None:
     """Runs on four replicas are no history of one on two."""
     for day in (2, 3, 4, 5):
-        land(logs, trace_in(fixtures, "keras-fit-4"), f"2026_01_0{day}_00_00_00")
-    land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_06_00_00_00")
+        land(logs, "keras-fit-4", f"2026_01_0{day}_00_00_00")
+    land(logs, "keras-fit-2", "2026_01_06_00_00_00")
     *_, of_four, of_two = once(command, logs).out.splitlines()
     assert " the last 3 runs" in of_four
     assert "the last" not in of_two
 
 
-def test_each_run_is_reported_once(logs: Path, fixtures: Path) -> None:
+def test_each_run_is_reported_once(logs: Path) -> None:
     follower = begun(logs)
     assert news(follower) == ["2026_01_01_00_00_00 history"]
     assert news(follower) == []
-    land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
+    land(logs, "keras-fit-2", "2026_01_02_00_00_00")
     assert news(follower) == []
     assert news(follower) == ["2026_01_02_00_00_00"]
-    land(logs, trace_in(fixtures, "keras-fit-4"), "2026_01_02_00_00_00", "host-b")
+    land(logs, "keras-fit-4", "2026_01_02_00_00_00", "host-b")
     assert [news(follower), news(follower)] == [[], ["2026_01_02_00_00_00"]]
     shutil.rmtree(logs / "plugins" / "profile" / "2026_01_02_00_00_00")
     assert news(follower) == []
     assert list(follower.memory.seen) == ["2026_01_01_00_00_00"]
 
 
-def test_a_file_that_grows_is_waited_for(logs: Path, fixtures: Path) -> None:
+def test_a_file_that_grows_is_waited_for(logs: Path) -> None:
     follower = begun(logs)
     assert len(news(follower)) == 1
-    whole = trace_in(fixtures, "keras-fit-2").read_bytes()
-    file = land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
+    file = land(logs, "keras-fit-2", "2026_01_02_00_00_00")
+    whole = file.read_bytes()
     for size in (0, len(whole) // 2, len(whole) - 1):
         file.write_bytes(whole[:size])
         # It has stopped growing for a while, but is not whole.
@@ -147,29 +143,27 @@ def pass_time(path: Path, seconds: float) -> None:
     os.utime(path, (written_s, written_s))
 
 
-def test_a_file_that_stays_incomplete_beside_another_is_reported_once(
-    logs: Path, fixtures: Path
-) -> None:
+def test_a_file_that_stays_incomplete_beside_another_is_reported_once(logs: Path) -> None:
     follower = begun(logs)
-    name, whole = "2026_01_02_00_00_00", trace_in(fixtures, "keras-fit-2")
-    file = land(logs, whole, name)
-    file.write_bytes(whole.read_bytes()[:1000])
-    other = land(logs, whole, name, "host-b")
+    name = "2026_01_02_00_00_00"
+    file, other = (land(logs, "keras-fit-2", name, host) for host in ("host-a", "host-b"))
+    whole = file.read_bytes()
+    file.write_bytes(whole[:1000])
     assert [news(follower), news(follower)] == [["2026_01_01_00_00_00 history"], []]
     pass_time(file, 1000)
     assert news(follower) == []
     pass_time(other, 121)
     assert [news(follower), news(follower)] == [[name], []]
     # It grows after all.
-    file.write_bytes(whole.read_bytes())
+    file.write_bytes(whole)
     assert [news(follower), news(follower)] == [[], [name]]
 
 
 def test_what_stays_incomplete_is_said_with_what_reads_it(
-    command: Command, logs: Path, fixtures: Path, tmp_path: Path
+    command: Command, logs: Path, tmp_path: Path
 ) -> None:
     """Also by calls from cron, which know of each other by the state only."""
-    cut = land(logs, trace_in(fixtures, "keras-fit-2"), "it's cut")
+    cut = land(logs, "keras-fit-2", "it's cut")
     cut.write_bytes(cut.read_bytes()[:-1000])
     options = ("--state", str(tmp_path / "state.json"))
     for seconds in (0, 110):
@@ -187,11 +181,7 @@ def test_what_stays_incomplete_is_said_with_what_reads_it(
 
 
 def test_a_full_disk_does_not_end_the_watch(
-    logs: Path,
-    fixtures: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its files are written again when there is room; each trouble is said once."""
     is_full = False
@@ -213,7 +203,7 @@ def test_a_full_disk_does_not_end_the_watch(
     assert look() == (1, [])
     before = prometheus.read_bytes(), state.read_bytes()
     is_full = True
-    land(logs, trace_in(fixtures, "custom-loop-2"), "2026_01_02_00_00_00")
+    land(logs, "custom-loop-2", "2026_01_02_00_00_00")
     assert look() == (0, [])
     said = [
         f"traceview: cannot write {path}: No space left on device; trying again"
@@ -230,11 +220,11 @@ def test_a_full_disk_does_not_end_the_watch(
 
 
 def test_a_state_goes_on_where_the_last_call_ended(
-    command: Command, logs: Path, fixtures: Path, tmp_path: Path
+    command: Command, logs: Path, tmp_path: Path
 ) -> None:
     state = ("--state", str(tmp_path / "state.json"))
     assert [len(once(command, logs, *state).out.splitlines()) for _ in range(2)] == [1, 0]
-    land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
+    land(logs, "slow-input-2", "2026_01_02_00_00_00")
     (line,) = once(command, logs, *state).out.splitlines()
     assert "no verdict: the run before cannot prove a change · " in line
     (tmp_path / "state.json").write_text("{}[]")
@@ -340,12 +330,10 @@ def test_labels_are_escaped() -> None:
     assert len({line.rpartition(" ")[0] for line in samples}) == len(samples)
 
 
-def test_several_log_directories_are_jobs(
-    command: Command, logs: Path, fixtures: Path, tmp_path: Path
-) -> None:
+def test_several_log_directories_are_jobs(command: Command, logs: Path, tmp_path: Path) -> None:
     """Each has its own runs before; lines, variables, metrics and the state tell them apart."""
     other, out, file = tmp_path / "b" / "logs", tmp_path / "alarms", tmp_path / "x.prom"
-    land(other, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
+    land(other, "keras-fit-2", "2026_01_02_00_00_00")
     watch = ("watch", str(logs), f"eval={other}", "--once", "--every", "10ms")
     options = ("--prometheus", str(file), "--state", str(tmp_path / "state.json"))
     say = ("--on-finding", "input-bound", f'echo "$TRACEVIEW_JOB $TRACEVIEW_RUN" >> {out}')
@@ -389,16 +377,9 @@ def test_once_reports_the_jobs_beside_one_that_is_not_there(
 
 @pytest.fixture
 def watching(logs: Path) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "traceview", "watch", str(logs), "--every", "50ms"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    yield process
-    process.kill()
-    process.communicate()
+    command = (sys.executable, "-m", "traceview", "watch", logs, "--every", "50ms")
+    with started(ROOT, *command) as process:
+        yield process
 
 
 @pytest.mark.parametrize(
@@ -406,16 +387,11 @@ def watching(logs: Path) -> Iterator[subprocess.Popen[str]]:
     [(signal.SIGINT, 130, "traceview: interrupted\n"), (signal.SIGTERM, 143, "")],
 )
 def test_lines_come_until_a_signal_ends_it(
-    watching: subprocess.Popen[str],
-    logs: Path,
-    fixtures: Path,
-    number: signal.Signals,
-    code: int,
-    said: str,
+    watching: subprocess.Popen[str], logs: Path, number: signal.Signals, code: int, said: str
 ) -> None:
     assert watching.stdout is not None
     assert watching.stdout.readline().startswith("2026_01_01_00_00_00 · ")
-    land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
+    land(logs, "keras-fit-2", "2026_01_02_00_00_00")
     assert watching.stdout.readline().startswith("2026_01_02_00_00_00 · ")
     watching.send_signal(number)
     out, err = watching.communicate(timeout=60)

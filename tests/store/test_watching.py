@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.capture.conftest import ROOT, Captured, run_python
 from tests.command import Command
 from tests.store.object_server import served
 from traceview.base.errors import StoreError
@@ -21,34 +20,23 @@ from traceview.watch.follow import Follower
 pytestmark = [pytest.mark.cloud, pytest.mark.usefixtures("no_terminal")]
 
 
-@pytest.fixture
-def memory(fixtures: Path) -> Iterator[Any]:
-    """The memory of the process as a store, with one run in `logs`."""
-    import fsspec
-
-    filesystem = fsspec.filesystem("memory")
-    filesystem.store.clear()
-    filesystem.pseudo_dirs[:] = [""]
-    (trace,) = (fixtures / "slow-input-2").rglob("*.xplane.pb")
-    filesystem.pipe_file("/logs/plugins/profile/one/host.xplane.pb", trace.read_bytes())
-    yield filesystem
-    filesystem.store.clear()
+RUN = "2026_11_21_07_57_19"
 
 
-def test_a_store_is_watched(command: Command, memory: Any) -> None:
+def test_a_store_is_watched(command: Command, memory: Any, in_memory: str) -> None:
     options = ("--state", "memory://state.json", "--prometheus", "memory://run.prom")
-    watch = ("watch", "memory://logs", "--once", "--every", "10ms", *options)
+    watch = ("watch", in_memory, "--once", "--every", "10ms", *options)
     done = command(*watch)
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("one · mean step 58.2 ms")
+    assert done.out.startswith(f"{RUN} · mean step 65.4 ms")
     assert command(*watch).out == ""
-    assert b'run="one"' in memory.cat_file("/run.prom")
+    assert f'run="{RUN}"'.encode() in memory.cat_file("/run.prom")
 
 
 def test_a_store_that_fails_does_not_end_the_watch(
-    memory: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    in_memory: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    follower = Follower("logs", location_of("memory://logs"), None, 5)
+    follower = Follower("logs", location_of(in_memory), None, 5)
     outputs = _Watch([follower], (), None, None, {}, None, is_once=False)
     follower.begin()
 
@@ -64,7 +52,7 @@ def test_a_store_that_fails_does_not_end_the_watch(
     outputs.look()
     outputs.end()
     out, err = capfd.readouterr()
-    assert out.startswith("one · ")
+    assert out.startswith(f"{RUN} · ")
     assert err.splitlines() == ["traceview: memory://logs: no answer in time; trying again"]
 
 
@@ -86,20 +74,10 @@ def collector() -> Iterator[tuple[str, list[bytes]]]:
         yield address, received
 
 
-def watched(logs: Path, endpoint: str) -> subprocess.CompletedProcess[str]:
-    arguments = ["watch", str(logs), "--once", "--every", "10ms", "--otel"]
-    return subprocess.run(
-        [sys.executable, "-m", "traceview", *arguments],
-        env={
-            "PATH": "",
-            "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
-            "OTEL_EXPORTER_OTLP_TIMEOUT": "1",
-        },
-        cwd=Path(__file__).resolve().parent.parent.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def watched(logs: Path, endpoint: str) -> Captured:
+    command = ("-m", "traceview", "watch", logs, "--once", "--every", "10ms", "--otel")
+    otel = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}
+    return run_python(ROOT, *command, environment={"PATH": "", **otel}, code=0)
 
 
 def test_metrics_reach_a_collector(collector: tuple[str, list[bytes]], fixtures: Path) -> None:
@@ -109,7 +87,7 @@ def test_metrics_reach_a_collector(collector: tuple[str, list[bytes]], fixtures:
 
     endpoint, received = collector
     done = watched(fixtures / "slow-input-2", endpoint)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.err == ""
     values: dict[tuple[str, str], float] = {}
     for content in received:
         for metric in (
@@ -131,8 +109,6 @@ def test_metrics_reach_a_collector(collector: tuple[str, list[bytes]], fixtures:
 
 def test_a_collector_that_is_not_there_costs_a_line(fixtures: Path) -> None:
     done = watched(fixtures / "slow-input-2", "http://127.0.0.1:9")
-    assert done.returncode == 0
-    assert done.stdout.count("\n") == 1
-    assert done.stderr == (
-        "traceview: the metrics of 2026_11_21_07_57_19 were not sent: the collector did not answer\n"
-    )
+    assert done.out.count("\n") == 1
+    said = "traceview: the metrics of {} were not sent: the collector did not answer\n"
+    assert done.err == said.format(RUN)
