@@ -128,22 +128,19 @@ def _find_steps(answers: list[HostAnswer]) -> tuple[str, str | None]:
     counts for all hosts; if one host runs ahead, the basis of all hosts is the devices.
     """
     for method in METHODS:
-        if method == "group":
+        if method in ("group", "period"):
+            is_stored = method == "group"
             for answer in answers:
-                answer.steps = group_steps(answer.host, answer.activities())
+                answer.steps = (
+                    group_steps(answer.host, answer.activities())
+                    if is_stored
+                    else periodic_steps(answer)
+                )
                 if answer.steps:
-                    warm_up = begins_with_tracing(answer.host, answer.steps)
-                    answer.steps[0].used = not warm_up
-            # Of stored steps nothing runs ahead: `marker` (docs/method.md, "Steps without a marker").
-            basis = "marker"
-        elif method == "period":
-            for answer in answers:
-                answer.steps = periodic_steps(answer)
-                if answer.steps:
-                    warm_up = begins_with_tracing(answer.host, answer.steps)
-                    answer.steps[0].used &= not warm_up
-            # Repeating kernels are device events, so their steps are cut at the devices.
-            basis = "device"
+                    answer.steps[0].used &= not begins_with_tracing(answer.host, answer.steps)
+            # Of stored steps nothing runs ahead (docs/method.md, "Steps without a marker"); repeating kernels are device
+            # events, so their steps are cut at the devices.
+            basis = "marker" if is_stored else "device"
         else:
             pairs = [
                 marked_steps(a.host, a.links, find_marks(a.host, a.links, method), a.activities())
@@ -319,17 +316,6 @@ def _logical_cpus(placement: dict[str, Any]) -> list[int]:
     return sorted({int(match.group(1)) for match in asked if match})
 
 
-def _have_servers(files: list[Path]) -> bool:
-    """Whether a sidecar names parameter servers in the cluster."""
-    for file in files:
-        sidecar = file.with_name(file.name.replace(".xplane.pb", ".traceview.json"))
-        if sidecar.exists():
-            cluster = json.loads(sidecar.read_text("utf-8")).get("cluster") or {}
-            if "ps" in (cluster.get("sizes") or {}):
-                return True
-    return False
-
-
 def run_answer(
     files: list[Path], window: str = "auto", steps: tuple[int, int] | None = None
 ) -> dict[str, Any]:
@@ -363,6 +349,8 @@ def run_answer(
         low, high = answer.window
         answer.steps = [step for step in answer.steps if step.start < high and step.end > low]
     used = [s.end - s.start for answer in answers for s in answer.steps if s.used]
+    clusters = [_group(files, answer.host.name, "cluster") for answer in answers]
+    has_servers = any("ps" in (cluster.get("sizes") or {}) for cluster in clusters)
     ops = op_rows(answers, several)
     ledger = Ledger(answers)
     paths = path_rows(ledger, answers)
@@ -395,8 +383,6 @@ def run_answer(
         "path": paths,
         "ledger": ledger_answer(ledger, several),
         "segments": plain_rows(ledger, several),
-        # Processes that each work at their own pace are not compared.
-        "balance": None
-        if several and _have_servers(files)
-        else balance_row(answers, ledger, several),
+        # Processes that each work at their own pace, as with parameter servers, are not compared.
+        "balance": None if several and has_servers else balance_row(answers, ledger, several),
     }

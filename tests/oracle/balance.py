@@ -91,7 +91,7 @@ def _mean_compute(answer: HostAnswer, device: Device, ledger: Ledger) -> int | N
     """The mean of the state `compute` in the used steps, rounded down."""
     count = sum(step.used for step in answer.steps)
     own = [
-        one.end - one.start
+        one.length
         for one in ledger.segments[id(device)]
         if one.state == "compute" and ledger.counts(one)
     ]

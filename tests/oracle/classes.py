@@ -40,9 +40,6 @@ NEVER_BUSY_TYPES = {
 UNIFIED_MEMORY_IDS = range(0x10000000, 0x10000100)
 
 
-ORDER = ("compute", "collective", "h2d", "d2h", "d2d", "memset")
-
-
 @dataclass(eq=False)
 class Activity:
     """One counted event of a device."""
@@ -64,7 +61,7 @@ class Activity:
     def order(self) -> tuple[int, int, int]:
         """By which the events of a device are in order."""
         start, end = self.span
-        return start, -end, ORDER.index(self.cls)
+        return start, -end, CLASSES.index(self.cls)
 
 
 def line_never_counts(line: Line) -> bool:
@@ -140,9 +137,9 @@ def parse_details(text: str) -> dict[str, str]:
     return {part[0]: part[1] for part in parts if len(part) == 2}
 
 
-def copied_bytes(event: Event, key: str, details: dict[str, str]) -> int | None:
+def copied_bytes(event: Event, key: str, stat: str) -> int | None:
     """`size:0` of an event that took time is unknown, not zero (docs/xplane.md, "Device events")."""
-    text = details.get(key, "")
+    text = parse_details(event.text(stat)).get(key, "")
     if not text.isdigit():
         return None
     size = int(text)
@@ -177,33 +174,24 @@ def classify(event: Event, calls: list[Event]) -> Activity | None:
     """The activity of an event of a GPU line, None if it does not count; `calls`: its linked host calls."""
     if event_never_counts(event):
         return None
-    op, op_type = op_of(event)
     name = event.name
+    op, op_type = op_of(event)
     if is_collective_name(name):
         return Activity(event, "collective", name, op, op_type)
-    if name.startswith("__amd_rocclr_copyBuffer"):
-        directions = [direction_of_name(call.name) for call in calls]
-        direction = next((d for d in directions if d), None)
-        details = parse_details(event.text("memcpy_details"))
-        size = copied_bytes(event, "size", details)
-        return Activity(
-            event, direction or "d2d", name, op, op_type, size, unknown_direction=not direction
-        )
-    if is_copy_name(name):
-        details = parse_details(event.text("memcpy_details"))
-        direction = direction_of_name(name)
-        # A neutral name counts like a neutral ROCm copy: d2d with unknown direction.
-        size = copied_bytes(event, "size", details)
+    is_linked = name.startswith("__amd_rocclr_copyBuffer")
+    if is_linked or is_copy_name(name):
+        # A name without a direction is d2d with unknown direction, as a ROCm copy is whose call has none.
+        names = [call.name for call in calls] if is_linked else [name]
+        direction = next(filter(None, map(direction_of_name, names)), None)
+        size = copied_bytes(event, "size", "memcpy_details")
         return Activity(
             event, direction or "d2d", name, op, op_type, size, unknown_direction=not direction
         )
     if name.startswith(("Memset", "__amd_rocclr_fillBuffer")):
-        details = parse_details(event.text("Memset_details"))
-        size = copied_bytes(event, "num_bytes", details)
+        size = copied_bytes(event, "num_bytes", "Memset_details")
         return Activity(event, "memset", name, op, op_type, size)
-    if name.startswith("CudaGraphExec:"):
-        return Activity(event, "compute", name, op, op_type)
-    if "correlation_id" in event.stats or "kernel_details" in event.stats:
+    is_kernel = "correlation_id" in event.stats or "kernel_details" in event.stats
+    if is_kernel or name.startswith("CudaGraphExec:"):
         return Activity(event, "compute", name, op, op_type)
     return None
 
@@ -213,10 +201,9 @@ def classify_tpu(event: Event) -> Activity:
     name = event.name.removeprefix("%")
     op, op_type = op_of(event)
     if re.match(
-        r"(all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-)", name
+        r"(all-reduce|all-gather|(ragged-)?all-to-all|reduce-scatter|collective-|(send|recv)(-done)?\b)",
+        name,
     ):
-        return Activity(event, "collective", event.name, op, op_type)
-    if re.match(r"(send|recv)(-done)?\b", name):
         return Activity(event, "collective", event.name, op, op_type)
     copy = re.match(r"(copy|slice|dynamic-slice|dynamic-update-slice)-(start|done)\b", name)
     if copy is None:

@@ -12,7 +12,7 @@ from typing import Any
 from tests.oracle.classes import Activity
 from tests.oracle.intervals import clip, length, overlaps, subtract, union
 from tests.oracle.model import Device, HostAnswer, Row, device_name
-from tests.oracle.steps import Step
+from tests.oracle.steps import Step, median
 
 ARRIVAL = "CollectiveOpV2Kernel::Run"
 Keys = tuple[int, int]
@@ -219,8 +219,8 @@ def find_clocks(answers: list[HostAnswer]) -> tuple[dict[str, int], dict[str, in
         if len(pairs) < MIN_COLLECTIVES:
             continue
         ahead = [own - other for other, own in pairs]
-        middle = _middle(ahead)
-        spread = SIGMA * _middle([abs(difference - middle) for difference in ahead])
+        middle = median(ahead) or 0
+        spread = SIGMA * (median([abs(difference - middle) for difference in ahead]) or 0)
         spreads[name] = round(spread)
         known = answer.host.start_ns is not None and reference.host.start_ns is not None
         if not known or abs(middle) > CLEAR * spread:
@@ -235,10 +235,3 @@ def _ends(collective: Collective) -> dict[str, int]:
         name = part.answer.host.name
         ends[name] = max(part.end, ends.get(name, part.end))
     return ends
-
-
-def _middle(values: list[int]) -> int:
-    """The median in integers, rounded down."""
-    ordered = sorted(values)
-    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    return low + (high - low) // 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import accumulate
 
@@ -150,25 +150,23 @@ class HostCauses:
 
     def _find_reads(self) -> list[tuple[Event, int]]:
         """Calls that copy from a device, and the end of each copy."""
-        return [
-            (launch, activity.event.end)
-            for device in self.answer.devices
-            if device.kind != "replica"
-            for activity in device.of_class("d2h")
-            for launch in [launch_of(self.answer, activity)]
-            if launch is not None
-        ]
+        return [(launch, activity.event.end) for launch, activity in self._copies("d2h")]
 
     def _find_constants(self) -> list[Event]:
         """Calls that copied a constant of a graph to a device."""
         return [
             launch
-            for device in self.answer.devices
-            if device.kind != "replica"
-            for activity in device.of_class("h2d")
-            for launch in [launch_of(self.answer, activity)]
-            if launch is not None and "MakeTensorFromProto" in (activity.op, activity.event.name)
+            for launch, activity in self._copies("h2d")
+            if "MakeTensorFromProto" in (activity.op, activity.event.name)
         ]
+
+    def _copies(self, direction: str) -> list[tuple[Event, Activity]]:
+        """The copies of devices with a queue, by the calls that launched them."""
+        copies = [
+            a for d in self.answer.devices if d.kind != "replica" for a in d.of_class(direction)
+        ]
+        launches = [(launch_of(self.answer, activity), activity) for activity in copies]
+        return [(launch, activity) for launch, activity in launches if launch is not None]
 
     def _find_handovers(self) -> Cover:
         """The short parts of graph calls in which no executor recorded anything."""
@@ -308,15 +306,8 @@ class HostCauses:
         parts = [self.shown[n] for n in threads]
         strong = {cause: _union(shown.strong[cause] for shown in parts) for cause in STRONG}
         strong["input"] = _union((strong["input"], _cover(self.async_requests())))
-        return Shown(
-            strong,
-            _union(shown.launch for shown in parts),
-            _union(shown.host_compute for shown in parts),
-            _union(shown.pipeline for shown in parts),
-            _union(shown.scheduling for shown in parts),
-            _union(shown.other for shown in parts),
-            _union(shown.unlisted for shown in parts),
-        )
+        names = [field.name for field in fields(Shown)[1:]]
+        return Shown(strong, *(_union(getattr(each, name) for each in parts) for name in names))
 
     def ends_of_input(self, thread: int) -> list[Event]:
         """Deletions of iterators on a thread: the last handle of one waits for the threads of its pipeline."""

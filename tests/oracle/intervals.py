@@ -66,6 +66,16 @@ def overlaps(event: Interval, window: Interval) -> bool:
     return start < high and end > low
 
 
+def joined(parts: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Stretches of time in order, those that follow each other with the same word as one."""
+    result: list[tuple[int, int, str]] = []
+    for start, end, word in parts:
+        if result and result[-1][2] == word:
+            start = result.pop()[0]
+        result.append((start, end, word))
+    return result
+
+
 class Cover:
     """The instants inside any of some intervals."""
 

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tests.oracle.intervals import Interval
+from tests.oracle.intervals import Interval, joined
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 from tests.oracle.segments import STATES, Ledger, Segment
 
@@ -57,22 +57,19 @@ def busy_parts(ledger: Ledger, device: Device) -> Row:
 
 def plain_rows(ledger: Ledger, several: bool) -> list[Row]:
     """The segments of each device before what happens beside it changes states; those that touch are joined."""
-    rows = []
-    for device in ledger.devices:
-        joined: list[tuple[int, int, str]] = []
-        for one in ledger.plain[id(device)]:
-            if joined and joined[-1][2] == one.state:
-                joined[-1] = (joined[-1][0], one.end, one.state)
-            else:
-                joined.append((one.start, one.end, one.state))
-        rows.append({"device": device_name(device, several)["device"], "segments": joined})
-    return rows
+    return [
+        {
+            "device": device_name(device, several)["device"],
+            "segments": joined((one.start, one.end, one.state) for one in ledger.plain[id(device)]),
+        }
+        for device in ledger.devices
+    ]
 
 
 def _by_state(segments: list[Segment]) -> dict[str, int]:
     sums = dict.fromkeys(STATES, 0)
     for one in segments:
-        sums[one.state] += one.end - one.start
+        sums[one.state] += one.length
     return sums
 
 
@@ -92,11 +89,11 @@ def _awaited(ledger: Ledger, segments: list[Segment]) -> tuple[int, Fraction] | 
     for one in waits:
         if one.by is not None:
             place = ledger.devices.index(one.by)
-            by_place[place] = by_place.get(place, 0) + one.end - one.start
+            by_place[place] = by_place.get(place, 0) + one.length
     if not by_place:
         return None
     longest = min(by_place, key=lambda place: (-by_place[place], place))
-    return longest, Fraction(by_place[longest], sum(one.end - one.start for one in waits))
+    return longest, Fraction(by_place[longest], sum(one.length for one in waits))
 
 
 # A span of the path: its segment, start, end.

@@ -95,7 +95,7 @@ def op_step_rows(ledger: Ledger, answers: list[HostAnswer], paths: list[Row]) ->
         parts = groups.get(key, [])
         by_step = dict.fromkeys(numbers, 0)
         for number, _, segment in parts:
-            by_step[number] += segment.end - segment.start
+            by_step[number] += segment.length
         series = list(by_step.values())
         events = {id(segment.activity) for _, _, segment in parts}
         rows.append(
@@ -179,7 +179,7 @@ def precision_rows(ledger: Ledger, several: bool) -> list[Row]:
     rows = []
     for device in ledger.devices:
         parts = [
-            (segment.activity, segment.end - segment.start)
+            (segment.activity, segment.length)
             for segment in ledger.segments[id(device)]
             if ledger.counts(segment) and segment.state == "compute" and segment.activity
         ]

@@ -111,20 +111,12 @@ def _stats(messages: Any, names: dict[int, str]) -> dict[str, Stat]:
 RawEvent = tuple[str, int, int, dict[str, Stat]]
 
 
-@dataclass(eq=False)
+@dataclass
 class RawLine:
     id: int
     name: str
     stamp_ns: int
     events: list[RawEvent]
-
-    def same(self, other: RawLine) -> bool:
-        return (self.id, self.name, self.stamp_ns, self.events) == (
-            other.id,
-            other.name,
-            other.stamp_ns,
-            other.events,
-        )
 
 
 @dataclass(eq=False)
@@ -161,7 +153,7 @@ def _raw_planes(data: bytes) -> dict[str, RawPlane]:
         for line_message in message.lines:
             line = _raw_line(line_message, message.event_metadata, stat_names)
             # A repeated line has the same id, name, stamp and events with their stats.
-            if not any(line.same(other) for other in plane.lines):
+            if line not in plane.lines:
                 plane.lines.append(line)
     return planes
 

@@ -159,9 +159,8 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
     by_executor: dict[tuple[int, int, int], list[int | None]] = {}
     for event, name, op_type in ops:
         executor = executor_of(event, links)
-        if executor is None or not is_work(op_type):
-            continue
-        by_executor.setdefault(executor, []).append(replica_in_name(name, highest))
+        if executor is not None and is_work(op_type):
+            by_executor.setdefault(executor, []).append(replica_in_name(name, highest))
     started = {
         (event.integer("_pt") or 0, (event.integer("_p") or 0) % 2**64)
         for event in host.host_events()
@@ -183,8 +182,7 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
     for event, name, op_type in ops:
         if not is_work(op_type):
             continue
-        cls = "collective" if is_collective_type(op_type) else "compute"
-        activity = Activity(event, cls, "", replica_free(name), op_type)
+        activity = _op_activity(event, name, op_type)
         # An executor runs the part of one replica: that of most of its ops, of which those without a number are
         # of replica 0.
         executor = executor_of(event, links)
@@ -201,13 +199,17 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
         (shared if owner is None else result[owner]).append(activity)
     several = any(own for k, own in result.items() if k > 0)
     for event, name, op_type in of_loops:
-        cls = "collective" if is_collective_type(op_type) else "compute"
-        activity = Activity(event, cls, "", replica_free(name), op_type)
+        activity = _op_activity(event, name, op_type)
         owner = replica_in_name(name, highest)
         if owner is None and not several:
             owner = 0
         (shared if owner is None else result.setdefault(owner, [])).append(activity)
     return {k: activities for k, activities in result.items() if activities}, shared
+
+
+def _op_activity(event: Event, name: str, op_type: str) -> Activity:
+    cls = "collective" if is_collective_type(op_type) else "compute"
+    return Activity(event, cls, "", replica_free(name), op_type)
 
 
 def on_logical_devices(

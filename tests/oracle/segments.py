@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from tests.oracle.balance import overlap_of
 from tests.oracle.classes import CLASSES, Activity, is_side_work
@@ -14,7 +15,7 @@ from tests.oracle.collectives import Collective, Part, find_collectives
 from tests.oracle.host_causes import BACK_TO_BACK_PS, HostCauses
 from tests.oracle.host_names import kind_of
 from tests.oracle.idle import causes_in, find_gaps
-from tests.oracle.intervals import Cover, Interval, clip, length, subtract, union
+from tests.oracle.intervals import Cover, Interval, clip, joined, length, subtract, union
 from tests.oracle.model import Device, HostAnswer
 from tests.oracle.replicas import bodies_of_loops, replica_in_name
 from tests.oracle.steps import Step, median
@@ -67,6 +68,21 @@ class Segment:
     activity: Activity | None
     by: Device | None
     step: Step | None
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
+
+    def cut(self, cover: Cover) -> list[Segment]:
+        """Its parts inside and outside of a cover."""
+        bounds = [self.start, *cover.edges(self.start, self.end), self.end]
+        return [replace(self, start=low, end=high) for low, high in pairwise(bounds)]
+
+    def ending_with(self, length: int, **changes: Any) -> list[Segment]:
+        """Itself with changes in its last part."""
+        middle = self.end - length
+        parts = replace(self, end=middle), replace(self, start=middle, **changes)
+        return [part for part in parts if part.length]
 
 
 class Ledger:
@@ -123,7 +139,7 @@ class Ledger:
         sums = dict.fromkeys(STATES, 0)
         for segment in self.segments.get(id(device), []):
             if segment.step is step:
-                sums[segment.state] += segment.end - segment.start
+                sums[segment.state] += segment.length
         return {state: ps for state, ps in sums.items() if ps}
 
     def clocks_agree(self, devices: Collection[Device]) -> bool:
@@ -141,13 +157,7 @@ class Ledger:
             for start, end, one, is_wait in self._busy(device, answer.window)
         ]
         for gap in find_gaps(self._all, answer, host, device):
-            joined: list[tuple[int, int, str]] = []
-            for start, end, cause in gap.parts:
-                if joined and joined[-1][2] == cause:
-                    joined[-1] = (joined[-1][0], end, cause)
-                else:
-                    joined.append((start, end, cause))
-            pieces += [(a, b, cause, None) for a, b, cause in joined]
+            pieces += [(a, b, cause, None) for a, b, cause in joined(gap.parts)]
         edges = sorted({edge for step in answer.steps for edge in (step.start, step.end)})
         segments = []
         for start, end, state, activity in sorted(pieces, key=lambda piece: piece[0]):
@@ -159,7 +169,7 @@ class Ledger:
                 if state == "device_wait":
                     by = self._awaited(device, low, high, in_collective=activity is not None)
                 segments.append(Segment(low, high, state, activity, by, step))
-        assert sum(s.end - s.start for s in segments) == answer.window[1] - answer.window[0]
+        assert sum(s.length for s in segments) == answer.window[1] - answer.window[0]
         return segments
 
     def _busy(self, device: Device, window: Interval) -> list[tuple[int, int, Activity, bool]]:
@@ -265,18 +275,22 @@ class Ledger:
         by: Device | None = None,
     ) -> None:
         """Another state for what lies in a cover."""
-        result = []
-        for segment in self.segments[id(device)]:
+
+        def changed(segment: Segment) -> list[Segment]:
             if segment.state not in among:
-                result.append(segment)
-                continue
-            bounds = [segment.start, *cover.edges(segment.start, segment.end), segment.end]
-            for low, high in pairwise(bounds):
-                part = replace(segment, start=low, end=high)
-                if cover.holds(low):
-                    part = replace(part, state=state, by=by or part.by)
-                result.append(part)
-        self.segments[id(device)] = result
+                return [segment]
+            return [
+                replace(part, state=state, by=by or part.by) if cover.holds(part.start) else part
+                for part in segment.cut(cover)
+            ]
+
+        self._change(device, changed)
+
+    def _change(self, device: Device, changed: Callable[[Segment], list[Segment]]) -> None:
+        """Other segments in the place of each."""
+        self.segments[id(device)] = [
+            new for segment in self.segments[id(device)] for new in changed(segment)
+        ]
 
     def _own_dispatch(self, answer: HostAnswer) -> None:
         """While a thread executes the part of a graph that has a replica's ops, that replica waits for no other."""
@@ -286,18 +300,18 @@ class Ledger:
                 around = answer.links.around(activity.event)
                 executors += [e for e in around if e.name == "ExecutorState::Process"][:1]
             cover = Cover((event.start, event.end) for event in executors)
-            result = []
-            for segment in self.segments[id(device)]:
+
+            def changed(segment: Segment, cover: Cover = cover) -> list[Segment]:
                 if segment.state != "device_wait" or segment.activity is not None:
-                    result.append(segment)
-                    continue
-                bounds = [segment.start, *cover.edges(segment.start, segment.end), segment.end]
-                for low, high in pairwise(bounds):
-                    part = replace(segment, start=low, end=high)
-                    own = replace(part, state="host_ops", by=None)
-                    is_brief = high - low <= BACK_TO_BACK_PS
-                    result.append(own if is_brief and cover.holds(low) else part)
-            self.segments[id(device)] = result
+                    return [segment]
+                return [
+                    replace(part, state="host_ops", by=None)
+                    if part.length <= BACK_TO_BACK_PS and cover.holds(part.start)
+                    else part
+                    for part in segment.cut(cover)
+                ]
+
+            self._change(device, changed)
 
     def _evaluations(self, host: HostCauses, answer: HostAnswer) -> None:
         """Between two markers the host calls a graph and asks for input, or it saves variables."""
@@ -408,12 +422,12 @@ class Ledger:
             begun = sum(step.start <= one.event.start < step.end for one in short for step in used)
             if short and begun >= MANY_KERNELS * max(len(used), 1):
                 chosen = {id(one) for one in short}
-                self.segments[id(device)] = [
-                    replace(each, state="launch")
-                    if each.state == "compute" and id(each.activity) in chosen
-                    else each
-                    for each in self.segments[id(device)]
-                ]
+
+                def changed(one: Segment, chosen: set[int] = chosen) -> list[Segment]:
+                    is_short = one.state == "compute" and id(one.activity) in chosen
+                    return [replace(one, state="launch") if is_short else one]
+
+                self._change(device, changed)
 
     def _without_frames(self, host: HostCauses, answer: HostAnswer) -> None:
         """Nothing shows Python where no frame is open; the oracle reads runs without samples."""
@@ -478,7 +492,7 @@ class Ledger:
         if not self._is_serial(used, [list(computing[id(device)].spans) for device in used]):
             return
         waits = [
-            (one.end - one.start, bool(_SENDS.search(one.activity.event.name)))
+            (one.length, bool(_SENDS.search(one.activity.event.name)))
             for device in self.devices
             for one in self.segments[id(device)]
             if one.state == "device_wait" and one.activity is not None
@@ -505,7 +519,7 @@ class Ledger:
                     if one.state == "turn":
                         of = sums[id(device)]
                         key = place(one, whole)
-                        of[key] = of.get(key, 0) + one.end - one.start
+                        of[key] = of.get(key, 0) + one.length
             return sums
 
         sums = waited(False)
@@ -513,19 +527,16 @@ class Ledger:
         whole = 2 * len(shared) < len(numbers)
         sums = waited(whole)
         for device in used:
-            result = []
-            for one in self.segments[id(device)]:
+
+            def changed(one: Segment, device: Device = device) -> list[Segment]:
                 if one.state != "turn":
-                    result.append(one)
-                    continue
+                    return [one]
                 key = place(one, whole)
                 least = min(sums[id(other)].get(key, 0) for other in used)
-                rest = int((one.end - one.start) * (1 - least / sums[id(device)][key]))
-                if rest < one.end - one.start:
-                    result.append(replace(one, end=one.end - rest))
-                if rest:
-                    result.append(replace(one, start=one.end - rest, state="device_wait"))
-            self.segments[id(device)] = result
+                rest = int(one.length * (1 - least / sums[id(device)][key]))
+                return one.ending_with(rest, state="device_wait")
+
+            self._change(device, changed)
 
     def _is_serial(self, devices: list[Device], spans: list[list[Interval]]) -> bool:
         """Whether compute overlaps less than half as much as by chance, which chance hardly ever does."""
@@ -581,8 +592,8 @@ class Ledger:
                     if one.state == "device_wait" and one.by is not None:
                         waited[id(device)] += self._own_wait(one, crowds[device.host])
         for device in self.devices:
-            result = []
-            for one in self.segments[id(device)]:
+
+            def changed(one: Segment, device: Device = device) -> list[Segment]:
                 waited = of_step.get(one.step.number, {}) if one.step is not None else {}
                 is_wait = (
                     one.state == "device_wait"
@@ -592,22 +603,16 @@ class Ledger:
                 )
                 whole = waited.get(id(device), 0)
                 if not is_wait or len(waited) < 2 or not whole:
-                    result.append(one)
-                    continue
-                part = int(
-                    self._own_wait(one, crowds[device.host]) * (min(waited.values()) / whole)
-                )
-                if part < one.end - one.start:
-                    result.append(replace(one, end=one.end - part))
-                if part:
-                    start = one.end - part
-                    result.append(replace(one, start=start, state="communication", by=None))
-            self.segments[id(device)] = result
+                    return [one]
+                own = self._own_wait(one, crowds[device.host])
+                part = int(own * (min(waited.values()) / whole))
+                return one.ending_with(part, state="communication", by=None)
+
+            self._change(device, changed)
 
     @staticmethod
     def _own_wait(segment: Segment, crowd: Cover) -> int:
-        bounds = (segment.start, segment.end)
-        return segment.end - segment.start - length(clip(crowd.spans, bounds))
+        return segment.length - length(clip(crowd.spans, (segment.start, segment.end)))
 
     def _crowd(self, answer: HostAnswer) -> Cover:
         """When as many replicas of a host compute as it has cores."""

@@ -40,10 +40,7 @@ def median(values: list[int]) -> int | None:
     if not values:
         return None
     ordered = sorted(values)
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[middle]
-    return (ordered[middle - 1] + ordered[middle]) // 2
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) // 2
 
 
 def _kind(name: str) -> str:
@@ -157,14 +154,11 @@ def group_steps(host: Host, activities: list[Activity]) -> list[Step]:
 
 def holds_tracing(host: Host, start: int, end: int) -> bool:
     """Whether a span includes a call `traced-*` or a compilation, by these names without op scopes."""
-    for event in host.host_events():
-        if not start <= event.start < end:
-            continue
-        if event.text("tf_function_call").startswith("traced"):
-            return True
-        if is_compilation(event.name):
-            return True
-    return False
+    return any(
+        event.text("tf_function_call").startswith("traced") or is_compilation(event.name)
+        for event in host.host_events()
+        if start <= event.start < end
+    )
 
 
 def begins_with_tracing(host: Host, steps: list[Step]) -> bool:

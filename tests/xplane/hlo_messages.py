@@ -147,8 +147,9 @@ class ModuleWriter:
         shape: tuple[int, ...] = (),
         calls: tuple[int, ...] = (),
         computation: int = 1,
+        **fields: Any,
     ) -> int:
-        """An instruction; returns its id."""
+        """An instruction, with further fields of its message; returns its id."""
         self._count += 1
         written = self.computation(computation).instructions.add(
             name=name.encode(),
@@ -156,6 +157,7 @@ class ModuleWriter:
             id=self._count,
             operand_ids=operands,
             called_computation_ids=calls,
+            **fields,
         )
         written.shape.element_type = element
         written.shape.dimensions.extend(shape)

@@ -158,11 +158,9 @@ def test_what_depends_on_no_input_and_draws_nothing_is_constant() -> None:
     module.add("noise", "rng", one)
     module.add("calls_noise", "fusion", one, calls=(4,))
     module.add("unknown", "add", one, 999)
-    callback = module.add("callback", "custom-call", one)
-    module.last().custom_call_has_side_effect = True
+    callback = module.add("callback", "custom-call", one, custom_call_has_side_effect=True)
     module.add("of_callback", "add", callback)
-    module.add("inner_callback", "custom-call", computation=7)
-    module.last(7).custom_call_has_side_effect = True
+    module.add("inner_callback", "custom-call", computation=7, custom_call_has_side_effect=True)
     module.add("calls_callback", "fusion", one, calls=(7,))
     constant = {name for name, each in read(module.message).items() if each.is_constant}
     assert constant == {"table", "eigen"}
@@ -434,10 +432,8 @@ def test_what_a_choice_may_drop(
     ids["slope"] = module.add("slope", "negate", ids["old"], shape=(4,))
     ids["new"] = module.add("new", "subtract", ids["w"], ids["slope"], shape=(4,))
     for name, direction in (("started", b"GE"), ("due", b"EQ")):
-        ids[name] = module.add(name, "compare", ids["count"])
-        module.last().comparison_direction = direction
-    module.add("later", "compare", computation=3)
-    module.last(3).comparison_direction = b"GT"
+        ids[name] = module.add(name, "compare", ids["count"], comparison_direction=direction)
+    module.add("later", "compare", computation=3, comparison_direction=b"GT")
     ids["late"] = module.add("late", "fusion", ids["count"], calls=(3,))
     ids["finite"] = module.add("finite", "reduce", ids["slope"])
     ids["drawn"] = module.add("drawn", "rng")

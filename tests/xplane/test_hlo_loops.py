@@ -33,8 +33,8 @@ def looped(
             computation=body,
             shape=shape,
             element=S32 if not shape else 11,
+            tuple_index=place,
         )
-        module.last(body).tuple_index = place
     one = module.add("one", "constant", computation=body, element=S32)
     counted = module.add("counted", "add", ids["count"], one, computation=body, element=S32)
 
@@ -47,8 +47,7 @@ def looped(
     made = add("made", "add", of_rows, of_hidden if new == "both" else own)
     slope = add("slope", "dot", made, own)
     if fuses:
-        of = module.add("of", "parameter", computation=3, shape=WIDE)
-        module.last(3).parameter_number = 1
+        of = module.add("of", "parameter", computation=3, shape=WIDE, parameter_number=1)
         other = module.add("other", "parameter", computation=3, shape=WIDE)
         module.computation(3).root_id = module.add(
             "root", summed, other, of, computation=3, shape=WIDE

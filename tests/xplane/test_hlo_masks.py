@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import random
-from contextlib import suppress
 from functools import partial
 
 import pytest
 
 from tests.xplane.hlo_messages import F32, ModuleWriter
-from tests.xplane.test_hlo import read
+from tests.xplane.test_hlo import fault_or_found, read
 from tests.xplane.test_hlo_flops import convolution
-from traceview.xplane.columns import Instruction, Program
-from traceview.xplane.decode_reference import DamageError
-from traceview.xplane.hlo import read_instructions
+from traceview.xplane.columns import Instruction
 
 S32 = 4
 BACK = "jit(f)/transpose(jvp())/"
@@ -23,10 +20,6 @@ def needs(module: ModuleWriter, need: str) -> dict[str, float]:
     """Which part of what instructions do is needed, of those with this need."""
     found: dict[str, Instruction] = read(module.message)
     return {name: round(each.part, 3) for name, each in found.items() if each.need == need}
-
-
-def dims(module: ModuleWriter, *numbers: int) -> None:
-    module.last().dimensions.extend(numbers)
 
 
 def product(
@@ -64,26 +57,25 @@ def experts(
     for name, shape in (("up", (count, 16, 32)), ("down", (count, 32, 16))):
         ids[name] = module.add(name, "parameter", shape=shape)
     ids["own"] = module.add("own", "parameter", shape=(count, 6, 16))
-    whole = module.add("whole", "broadcast", ids["words"], shape=(count, 6, 16))
-    dims(module, 1, 2)
+    whole = module.add("whole", "broadcast", ids["words"], shape=(count, 6, 16), dimensions=(1, 2))
     ids["first"] = product(module, "first", whole if is_grown else ids["own"], ids["up"], (count, 6, 32), summed=(2, 1), batch=True)  # fmt: skip
     ids["bent"] = module.add("bent", "tanh", ids["first"], shape=(count, 6, 32))
     ids["second"] = product(module, "second", ids["bent"], ids["down"], (count, 6, 16), summed=(2, 1), batch=True)  # fmt: skip
     made = ids["second"]
     if sums:
         made = module.add("sum", "add", made, ids[sums], shape=(count, 6, 16))
-    places = module.add("places", "iota", shape=(count, 6), element=S32)
-    dims(module, 0)
-    asked = module.add("asked", "broadcast", ids["chosen"], shape=(count, 6), element=S32)
-    dims(module, 1)
+    places = module.add("places", "iota", shape=(count, 6), element=S32, dimensions=(0,))
+    asked = module.add(
+        "asked", "broadcast", ids["chosen"], shape=(count, 6), element=S32, dimensions=(1,)
+    )
     module.add("is_own", "compare", places, asked, shape=(count, 6))
     module.last().comparison_direction = direction.encode()
     mask = module.add("mask", "convert", asked + 1, shape=(count, 6))
-    spread = module.add("spread", "broadcast", mask, shape=(count, 6, 16))
-    dims(module, 0, 1)
+    spread = module.add("spread", "broadcast", mask, shape=(count, 6, 16), dimensions=(0, 1))
     kept = module.add("kept", "multiply", made, spread, shape=(count, 6, 16))
-    result = module.add("result", "reduce", kept, number(module, "zero"), shape=(6, 16))
-    dims(module, 0)
+    result = module.add(
+        "result", "reduce", kept, number(module, "zero"), shape=(6, 16), dimensions=(0,)
+    )
     slope = module.add("slope", "multiply", spread, ids["own"], shape=(count, 6, 16), scope=f"{BACK}mul")  # fmt: skip
     of_down = product(module, "of_down", ids["bent"], slope, (count, 32, 16), f"{BACK}dot_general", summed=(1, 1), batch=True)  # fmt: skip
     product(module, "other", ids["own"], slope, (count, 16, 16), f"{BACK}dot_general", summed=(1, 1), batch=True)  # fmt: skip
@@ -136,8 +128,7 @@ def places(
     scores = product(module, "scores", states, head, (9, 64), summed=(1, 0))
     zero = number(module, "zero")
     if how == "scatter":
-        total = module.add("total", "reduce", scores, zero, shape=(9,))
-        dims(module, 1)
+        total = module.add("total", "reduce", scores, zero, shape=(9,), dimensions=(1,))
         zeros = module.add("zeros", "broadcast", zero, shape=(9,))
         ones = module.add("ones", "broadcast", number(module, "one", 1), shape=(picked,))
         mask = module.add("mask", "scatter", zeros, at, ones, shape=(9,), scope=scope)
@@ -190,8 +181,7 @@ def chain(width: int, *, is_also: str = "") -> ModuleWriter:
     up = module.add("up", "parameter", shape=(width, 64))
     product(module, "made", down, up, (64, 64), summed=(1, 0))
     whole = product(module, "whole", rows, slopes, (64, 64), summed=(0, 0))
-    turned = module.add("turned", "transpose", whole, shape=(64, 64))
-    dims(module, 1, 0)
+    turned = module.add("turned", "transpose", whole, shape=(64, 64), dimensions=(1, 0))
     of_down = product(module, "of_down", turned, up, (64, width), summed=(0, 1))
     of_up = product(module, "of_up", down, whole, (width, 64), summed=(0, 0))
     given = [module.add("also", is_also, whole, shape=(64, 64))] if is_also not in ("", "given") else []  # fmt: skip
@@ -217,10 +207,8 @@ def attention(between: str = "transpose") -> ModuleWriter:
         module.add(name, "parameter", shape=(4, 64, 8)) for name in ("queries", "keys", "values")
     )
     product(module, "scores", queries, keys, (4, 64, 64), summed=(2, 2), batch=True)
-    scores = module.add("between", between, module.last().id, shape=(4, 64, 64))
-    if between == "transpose":
-        dims(module, 0, 2, 1)
-    summed = (1, 1) if between == "transpose" else (2, 1)
+    order, summed = ((0, 2, 1), (1, 1)) if between == "transpose" else ((), (2, 1))
+    scores = module.add("between", between, module.last().id, shape=(4, 64, 64), dimensions=order)
     module.computation().root_id = product(
         module, "seen", scores, values, (4, 64, 8), summed=summed, batch=True
     )
@@ -268,8 +256,7 @@ def exchanged(
     if product_of:
         gathered = product(module, product_of, gathered, weights, (32, 8), summed=(1, 0))
     sums = module.add("sums", "exponential", gathered, shape=(32, 8))
-    total = module.add("loss", "reduce", sums, number(module, "zero"))
-    dims(module, 0, 1)
+    total = module.add("loss", "reduce", sums, number(module, "zero"), dimensions=(0, 1))
     others = [module.add("other", also, ordered, shape=(8, 8))] if also else []
     module.computation().root_id = module.add("root", "tuple", mean, total, *others)
     module.divide(4, is_divided, True)
@@ -323,8 +310,7 @@ def test_wrong_numbers_are_not_told_or_damage(module: ModuleWriter) -> None:
     for _ in range(400):
         wrong = bytearray(data)
         wrong[rng.randrange(len(wrong))] = rng.choice((0, 1, 9, 127, 255, rng.randrange(256)))
-        with suppress(DamageError):
-            read_instructions(Program(b"jit_f(1)", bytes(wrong), 0), names)
+        fault_or_found(bytes(wrong), names)
 
 
 def of_examples(
@@ -398,10 +384,10 @@ def enlarged(
     rows, weights = (module.add(name, "parameter", shape=shape) for name, shape in (("rows", (12, 16)), ("weights", (16, 8))))  # fmt: skip
     slopes, noise = (module.add(name, "parameter", shape=(count, of)) for name, of in (("slopes", 8), ("noise", 16)))  # fmt: skip
     bias = module.add("bias", "parameter", shape=(16,))
-    spread = module.add("spread", "broadcast", bias, shape=(count, 16))
-    dims(module, 1)
-    repeated = module.add("repeated", "broadcast", rows, shape=(12, times, 16), scope=scope)
-    dims(module, 0, 2)
+    spread = module.add("spread", "broadcast", bias, shape=(count, 16), dimensions=(1,))
+    repeated = module.add(
+        "repeated", "broadcast", rows, shape=(12, times, 16), scope=scope, dimensions=(0, 2)
+    )
     whole = module.add("whole", "reshape", repeated, shape=(count, 16))
     if adds:
         whole = module.add("sum", "add", whole, {"bias": spread, "noise": noise}[adds], shape=(count, 16))  # fmt: skip
@@ -412,8 +398,9 @@ def enlarged(
     exps = module.add("exps", "exponential", of_rows, shape=(count, 16)) if gives == "exps" else 0
     module.add("one", "parameter", computation=7)
     module.add("joined", sums, module.last(7).id, computation=7)
-    back = module.add("back", "reduce", apart, number(module, "zero"), calls=(7,), shape=(12, 16))
-    dims(module, 1)
+    back = module.add(
+        "back", "reduce", apart, number(module, "zero"), calls=(7,), shape=(12, 16), dimensions=(1,)
+    )
     given = [made, of_weights, back, *{"of_rows": [of_rows], "exps": [exps], "": []}[gives]]
     module.computation().root_id = module.add("root", "tuple", *given)
     return module
@@ -455,8 +442,9 @@ def test_a_convolution_of_single_places_is_a_product(
     module = ModuleWriter()
     small = module.add("small", "parameter", shape=(2, 4, 4, 16))
     kernel = module.add("kernel", "parameter", shape=(window, window, 16 // groups, 8))
-    wide = module.add("wide", "broadcast", small, shape=(2, 4, 2, 4, 2, 16))
-    dims(module, 0, 1, 3, 5)
+    wide = module.add(
+        "wide", "broadcast", small, shape=(2, 4, 2, 4, 2, 16), dimensions=(0, 1, 3, 5)
+    )
     large = module.add("large", "reshape", wide, shape=(2, 8, 8, 16))
     root = module.add("made", "convolution", large, kernel, shape=(2, size, size, 8))
     convolution(module.last(), (window, window))
@@ -481,9 +469,13 @@ def windows(count: int, *, of: str = "rows", is_gradient: bool = False) -> Modul
         part = module.add(f"cut{place}", "slice", source, shape=(4, 9, 3))
         cut.append(module.add(f"one{place}", "reshape", part, shape=(4, 9, 1, 3)))
     joined = module.add(
-        "joined", "concatenate", *cut, shape=(4, 9, count, 3), scope=BACK if is_gradient else ""
+        "joined",
+        "concatenate",
+        *cut,
+        shape=(4, 9, count, 3),
+        scope=BACK if is_gradient else "",
+        dimensions=(2,),
     )
-    dims(module, 2)
     flat = module.add("flat", "reshape", joined, shape=(4 * 9 * count, 3))
     made = product(module, "made", flat, weights, (4 * 9 * count, 5), summed=(1, 0))
     bent = module.add("bent", "tanh", made, shape=(4 * 9 * count, 5))

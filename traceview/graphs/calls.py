@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -147,6 +147,13 @@ def _training_parts(graph: Any) -> Iterator[str]:
             yield "gradient"
         if op.type.startswith(_UPDATES):
             yield "update"
+
+
+def source(tensor: Any, through: Collection[str] = ("Identity",)) -> Any:
+    """The tensor whose numbers one has; `through`: types of ops that give theirs on."""
+    while tensor.op.type in through:
+        tensor = tensor.op.inputs[0]
+    return tensor
 
 
 MOST_VISITED: Final = 100_000

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import fsum
 from typing import Any, Final
 
 from traceview.graphs.calls import GRADIENT_SCOPE
-from traceview.graphs.flops import FLOPS_OF
-from traceview.graphs.flow import OF_ONE, OF_TWO, VIEWS, Flow, Node
+from traceview.graphs.flops import FLOPS_OF, relative_size
+from traceview.graphs.flow import OF_ONE, OF_TWO, VIEWS, Flow, Node, followed
 
 _PASSES: Final = OF_ONE | OF_TWO | VIEWS
 """What gives each number for one that it is given."""
@@ -28,12 +28,11 @@ def dropped(flow: Flow) -> tuple[set[Node], int]:
     gradients; and how much is dropped of each, percent, at least.
     """
     found, most = set[Node](), 0.0
-    for node, op in flow.ops.items():
-        if op.type in FLOPS_OF and GRADIENT_SCOPE not in op.name:
-            kept, before = _kept(flow, node)
-            if kept <= MOST_KEPT:
-                most = max(most, kept)
-                found |= before
+    for node, _ in flow.forward(FLOPS_OF):
+        kept, before = _kept(flow, node)
+        if kept <= MOST_KEPT:
+            most = max(most, kept)
+            found |= before
     gradients = flow.gradients(node for node in found if flow.type_of(node) in FLOPS_OF)
     gradients = {node for node in gradients if flow.type_of(node) in FLOPS_OF}
     spread = {
@@ -48,22 +47,17 @@ def _kept(flow: Flow, start: Node) -> tuple[float, set[Node]]:
     """Which part of the numbers of a product anything but what picks some, or what is behind that, reads; 1 where that is not known.
     Also what computes all of them.
     """
-    parts, before, waiting = list[float](), set[Node](), [start]
-    while waiting:
-        node = waiting.pop()
-        if node in before:
-            continue
-        before.add(node)
-        users = [each for each in flow.takers.get(node, ()) if GRADIENT_SCOPE not in each[1]]
-        for user in users:
-            type_ = flow.type_of(user)
-            if type_ in _PICKS:
-                parts.append(_part(flow.ops[user]))
-            elif type_ in _PASSES:
-                waiting.append(user)
-            elif type_ not in _ASKS:
-                return 1.0, before
-    return sum(parts) if parts else 1.0, before
+
+    def users(node: Node) -> list[Node]:
+        return [each for each in flow.takers.get(node, ()) if GRADIENT_SCOPE not in each[1]]
+
+    before = followed(
+        [start], lambda node: (each for each in users(node) if flow.type_of(each) in _PASSES)
+    )
+    ends = [each for node in before for each in users(node) if flow.type_of(each) not in _PASSES]
+    picks = [flow.ops[each] for each in ends if flow.type_of(each) in _PICKS]
+    is_known = bool(picks) and all(flow.type_of(each) in _PICKS | _ASKS for each in ends)
+    return fsum(map(_part, picks)) if is_known else 1.0, before
 
 
 def _part(op: Any) -> float:
@@ -71,11 +65,4 @@ def _part(op: Any) -> float:
     if op.type in _DIAGONALS:
         rank = op.inputs[0].shape.rank
         return 1 / ((rank and op.inputs[0].shape[-1]) or float("inf"))
-    shapes = [tensor.shape for tensor in (op.inputs[0], op.outputs[0])]
-    if any(shape.rank is None for shape in shapes):
-        return 1.0
-    given, taken = (shape.as_list() for shape in shapes)
-    if given.count(None) != taken.count(None):
-        return 1.0
-    whole, part = (prod(size for size in sizes if size is not None) for sizes in (given, taken))
-    return part / whole if 0 < part <= whole else 1.0
+    return min(relative_size(op.outputs[0], op.inputs[0]) or 1.0, 1.0)

@@ -129,6 +129,16 @@ def _static(tensor: Any) -> list[Any]:
     return [] if tensor.shape.rank is None else list(tensor.shape.as_list())
 
 
+def relative_size(tensor: Any, other: Any) -> float | None:
+    """How many numbers a tensor has for each of another; None where their shapes do not tell, or one has none."""
+    if tensor.shape.rank is None or other.shape.rank is None:
+        return None
+    shapes = _static(tensor), _static(other)
+    own, others = (prod(size for size in of if size is not None) for of in shapes)
+    is_known = shapes[0].count(None) == shapes[1].count(None)
+    return own / others if is_known and own and others else None
+
+
 def _matrices(op: Any, shape: _Shape) -> int:
     """`MatMul` and its batched kin: the elements of the result, times what each sums over."""
     left, right = (shape(tensor) or [] for tensor in op.inputs[:2])

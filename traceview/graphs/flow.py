@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from traceview.graphs.calls import (
@@ -15,6 +15,7 @@ from traceview.graphs.calls import (
     LOOPS,
     MOST_VISITED,
     Call,
+    source,
 )
 from traceview.graphs.flops import FLOPS_OF
 from traceview.graphs.zeros import (
@@ -61,15 +62,20 @@ Node: TypeAlias = tuple[Call, str]
 Edges: TypeAlias = dict[Node, list[Node]]
 
 
-def reached(starts: Iterable[Node], *edges: Edges) -> set[Node]:
-    """The nodes that edges lead to, with the starts."""
+def followed(starts: Iterable[Node], after: Callable[[Node], Iterable[Node]]) -> set[Node]:
+    """The nodes that are reached, with the starts; `after`: those that one leads to."""
     found, waiting = set[Node](), list(starts)
     while waiting:
         node = waiting.pop()
         if node not in found:
             found.add(node)
-            waiting += (after for each in edges for after in each.get(node, ()))
+            waiting += after(node)
     return found
+
+
+def reached(starts: Iterable[Node], *edges: Edges) -> set[Node]:
+    """The nodes that edges lead to, with the starts."""
+    return followed(starts, lambda node: (to for each in edges for to in each.get(node, ())))
 
 
 def _backwards(edges: Edges) -> Edges:
@@ -305,6 +311,12 @@ class Flow:
             and (node[0], around(op.name.partition(GRADIENT_SCOPE)[2])) in known
         }
 
+    def forward(self, types: Collection[str]) -> Iterator[tuple[Node, Any]]:
+        """The ops of these types, but for gradients."""
+        for node, op in self.ops.items():
+            if op.type in types and GRADIENT_SCOPE not in op.name:
+                yield node, op
+
     def type_of(self, node: Node) -> str:
         """The type of an op; "" of what is none."""
         return self.ops[node].type if node in self.ops else ""
@@ -336,9 +348,7 @@ class Flow:
 
     def constant(self, call: Call, tensor: Any) -> Any:
         """The numbers of a tensor that are the same in each step, an array of NumPy; None where they are not known to be."""
-        while tensor.op.type == "Identity":
-            tensor = tensor.op.inputs[0]
-        node = self.root(node_of(call, tensor))
+        node = self.root(node_of(call, source(tensor)))
         if node in self._captured:
             return self._captured[node].numpy()
         is_known = node in self.ops and len(self.ops[node].outputs) == 1

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from traceview.graphs.calls import GRADIENT_SCOPE
-from traceview.graphs.flow import OF_ONE, OF_TWO, REPEATS, Flow, Node, node_of
+from traceview.graphs.flow import OF_ONE, OF_TWO, REPEATS, Flow, Node, followed, node_of
 
 _COMBINES: Final = OF_TWO - {"BiasAdd", "Pow", "SelectV2"}
 _EACH: Final = OF_ONE | {"Cast", "Identity", "Pow"}
@@ -23,12 +23,10 @@ def of_pairs(flow: Flow) -> set[Node]:
     for start, op in flow.ops.items():
         if start in found or not _is_of_pairs(op):
             continue
-        behind, waiting = set[Node](), [start]
-        while waiting:
-            node = waiting.pop()
-            if node not in behind:
-                behind.add(node)
-                waiting += () if flow.type_of(node) in _REDUCES else _of_each(flow, node)
+        behind = followed(
+            [start],
+            lambda node: () if flow.type_of(node) in _REDUCES else _of_each(flow, node),
+        )
         if any(flow.type_of(node) in _REDUCES for node in behind):
             found |= behind
     return found | _gradients(flow, found)
@@ -36,21 +34,17 @@ def of_pairs(flow: Flow) -> set[Node]:
 
 def _gradients(flow: Flow, found: set[Node]) -> set[Node]:
     """What their gradients compute of each number, up to where these are summed, and what repeats a gradient for that."""
-    gradients, waiting = set[Node](), list(found)
-    while waiting:
-        node = waiting.pop()
-        if node not in gradients:
-            gradients.add(node)
-            if node in found or flow.type_of(node) not in _REDUCES:
-                users = flow.takers.get(node, ())
-                waiting += (
-                    each for each in users if GRADIENT_SCOPE in each[1] and _is_large(flow, each)
-                )
-    gradients -= found
+
+    def large(nodes: Iterable[Node]) -> list[Node]:
+        return [each for each in nodes if GRADIENT_SCOPE in each[1] and _is_large(flow, each)]
+
+    def after(node: Node) -> list[Node]:
+        is_end = node not in found and flow.type_of(node) in _REDUCES
+        return [] if is_end else large(flow.takers.get(node, ()))
+
+    gradients = followed(found, after) - found
     given = {node_of(node[0], each) for node in gradients for each in flow.ops[node].inputs}
-    return gradients | {
-        each for each in given if GRADIENT_SCOPE in each[1] and _is_large(flow, each)
-    }
+    return gradients.union(large(given))
 
 
 def _is_large(flow: Flow, node: Node) -> bool:

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any, Final
 
-from traceview.graphs.calls import GRADIENT_SCOPE, Call
+from traceview.graphs.calls import GRADIENT_SCOPE, Call, source
+from traceview.graphs.flops import relative_size
 from traceview.graphs.flow import REPEATS, VIEWS, Flow, Node
 
 _PRODUCTS: Final = frozenset(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"))
@@ -48,9 +49,7 @@ def repeated_products(flow: Flow) -> tuple[set[Node], int]:
     Besides how much of such a product is the same again, in percent, at least. What repeats features themselves is none.
     """
     found, products, least = set[Node](), set[Node](), 100
-    for (call, _), op in flow.ops.items():
-        if op.type not in _MULTIPLY or GRADIENT_SCOPE in op.name:
-            continue
+    for (call, _), op in flow.forward(_MULTIPLY):
         wide = op.inputs[1].shape
         joined = _source(op.inputs[0])
         parts = joined.inputs[:-1] if joined.type == "ConcatV2" else joined.outputs
@@ -58,12 +57,12 @@ def repeated_products(flow: Flow) -> tuple[set[Node], int]:
         if wide.rank != 2 or not wide[0] or sum(map(_features, parts)) != wide[0]:
             continue
         sources = [(part, _source(part)) for part in parts]
-        again = sum(_features(part) * _again(source) for part, source in sources)
+        again = sum(_features(part) * _again(made_by) for part, made_by in sources)
         percent = int(100 * again / wide[0])
         if percent >= _LEAST_AGAIN:
             least = min(least, percent)
             products.add((call, op.name))
-            repeats = [source for _, source in sources if _again(source)]
+            repeats = [made_by for _, made_by in sources if _again(made_by)]
             found.update((call, each.name) for each in (joined, *repeats))
     return found | products | flow.gradients(products), least if found else 0
 
@@ -74,10 +73,7 @@ _LEAST_AGAIN: Final = 25
 
 def _source(tensor: Any) -> Any:
     """The op that made the numbers of a tensor, in whatever shape."""
-    op = tensor.op
-    while op.type in VIEWS:
-        op = op.inputs[0].op
-    return op
+    return source(tensor, VIEWS).op
 
 
 def _features(tensor: Any) -> int:
@@ -89,11 +85,8 @@ def _again(op: Any) -> float:
     """How much of what an op gives repeats whole rows of its input; 0 of another op, and where that is not known."""
     if op.type not in REPEATS or _features(op.inputs[0]) != _features(op.outputs[0]):
         return 0.0
-    before, after = (each.shape.as_list() for each in (op.inputs[0], op.outputs[0]))
-    if before.count(None) != after.count(None):
-        return 0.0
-    sizes = [prod(each for each in of if each is not None) for of in (before, after)]
-    return 1 - sizes[0] / sizes[1] if sizes[1] > 0 else 0.0
+    part = relative_size(op.inputs[0], op.outputs[0])
+    return 0.0 if part is None else 1 - part
 
 
 _SPARSE: Final = frozenset(("Diag", "MatrixDiag", "MatrixDiagV2", "MatrixDiagV3", "OneHot"))
@@ -107,9 +100,7 @@ def products_of_zeros(flow: Flow) -> tuple[set[Node], int]:
     percent, at least.
     """
     found, products, fewest = set[Node](), set[Node](), 0
-    for (call, _), op in flow.ops.items():
-        if op.type not in _MULTIPLY or GRADIENT_SCOPE in op.name:
-            continue
+    for (call, _), op in flow.forward(_MULTIPLY):
         for made in map(_source, op.inputs[:2]):
             width = _features(made.outputs[0]) if made.type in _SPARSE else 0
             if width >= _LEAST_ROWS:
@@ -134,9 +125,7 @@ def separable(flow: Flow) -> tuple[set[Node], int]:
     less two of such convolutions take, one along each, in percent.
     """
     found, least = set[Node](), 100
-    for node, op in flow.ops.items():
-        if op.type not in _FILTERING or GRADIENT_SCOPE in op.name:
-            continue
+    for node, op in flow.forward(_FILTERING):
         sizes = op.inputs[1].shape.as_list() if op.inputs[1].shape.rank == 4 else [None]
         saved = 0 if None in sizes else int(100 * (1 - _NARROW / max(min(sizes[:2]), 1)))
         if saved < _LEAST_SAVED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from traceview.graphs.calls import source
 from traceview.graphs.flow import Flow, Node, node_of
 
 _JOINS: Final = frozenset(("ConcatV2", "Roll", "TensorScatterAdd", "TensorScatterUpdate"))
@@ -18,13 +19,8 @@ def shifted(flow: Flow) -> set[Node]:
     for node, op in flow.ops.items():
         if op.type != "AssignVariableOp":
             continue
-        joined = op.inputs[1].op
-        while joined.type == "Identity":
-            joined = joined.inputs[0].op
-        variable, size = (
-            flow.root(node_of(node[0], op.inputs[0])),
-            op.inputs[1].shape.num_elements(),
-        )
+        joined, size = source(op.inputs[1]).op, op.inputs[1].shape.num_elements()
+        variable = flow.root(node_of(node[0], op.inputs[0]))
         for tensor in joined.inputs if joined.type in _JOINS and size else ():
             chain, made = [joined], tensor.op
             while made.type in _CUTS and len(chain) < _MOST_CUTS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from traceview.graphs.calls import LOOPS, Call
+from traceview.graphs.calls import LOOPS, Call, source
 from traceview.graphs.flow import Node
 
 _SUMS: Final = frozenset(("Add", "AddN", "AddV2"))
@@ -59,7 +59,7 @@ def _carried_in(body: Call) -> set[str]:
 
 def _hands_on(taken: Any, given: Any) -> bool:
     """Whether an iteration computes with what the one before has made of this, more than to count, to add to it, or to write into it."""
-    made = _made_by(given)
+    made = source(given).op
     users = list(_users(taken))
     if made is taken.op or not users:
         return False
@@ -70,13 +70,6 @@ def _hands_on(taken: Any, given: Any) -> bool:
     if is_number and taken.shape.num_elements() == 1:
         return False
     return not (made.type in _SUMS and all(user is made for user in users))
-
-
-def _made_by(tensor: Any) -> Any:
-    """The op whose numbers a tensor has."""
-    while tensor.op.type == "Identity":
-        tensor = tensor.op.inputs[0]
-    return tensor.op
 
 
 def _users(tensor: Any) -> Iterator[Any]:

@@ -30,10 +30,7 @@ _NO_WORK: Final = frozenset((
 
 _IN_64_BITS: Final = frozenset(("float64", "complex128"))
 
-_KINDS: Final = (
-    "float64", "constant", "batch", "variable", "untrained", "fixed", "summed", "dense", "again", "idle", "sent", "pair",
-    "dropped", "apart", "copied", "zero", "separable", "recomputed", "same", "shifted", "carried",
-)  # fmt: skip
+_OWN_KINDS: Final = ("float64", "constant", "batch", "variable", "untrained", "fixed", "idle")
 
 
 def describe_values(
@@ -62,21 +59,28 @@ def describe_values(
     works = {node for node in forward if flow.ops[node].type not in _NO_WORK}
     free = {name for _, name in works & changing - by_others}
     scopes = {*free, *map(_scope, free)} - {"", *(_scope(name) for _, name in forward & by_others)}
-    summed = flow.summed_gradients() if needed else set()
-    dense = flow.dense(by_others) if has_batch else set()
-    again = decoded_again(flow) & needed if needed else set()
-    again_for_gradients, same, moved_up = recomputed(flow), computed_again(flow), shifted(flow)
-    in_turn = carried(calls)
-    sent, pairs, parts = sent_again(flow), of_pairs(flow), summed_products(calls)
     saved = {
         "dropped": dropped(flow),
         "copied": repeated_products(flow),
         "zero": products_of_zeros(flow),
         "separable": separable(flow),
     }
+    also = {
+        "summed": flow.summed_gradients() if needed else set(),
+        "dense": flow.dense(by_others) if has_batch else set(),
+        "again": decoded_again(flow) & needed if needed else set(),
+        "sent": sent_again(flow),
+        "pair": of_pairs(flow),
+        "apart": summed_products(calls),
+        "recomputed": recomputed(flow),
+        "same": computed_again(flow),
+        "shifted": shifted(flow),
+        "carried": carried(calls),
+        **{kind: nodes for kind, (nodes, _) in saved.items()},
+    }
     kinds: dict[str, set[str]] = {}
     for node, op in flow.ops.items():
-        if op.type in _NO_WORK and node not in moved_up:
+        if op.type in _NO_WORK and node not in also["shifted"]:
             continue
         own = set()
         if not _IN_64_BITS.isdisjoint(tensor.dtype.name for tensor in op.outputs):
@@ -96,25 +100,12 @@ def describe_values(
             own.add("variable")
         if node in by_fixed and not own.isdisjoint(("constant", "batch")):
             own.add("fixed")
-        also = (
-            ("summed", summed),
-            ("dense", dense),
-            ("again", again),
-            ("sent", sent),
-            ("pair", pairs),
-            ("apart", parts),
-            ("recomputed", again_for_gradients),
-            ("same", same),
-            ("shifted", moved_up),
-            ("carried", in_turn),
-            *((kind, nodes) for kind, (nodes, _) in saved.items()),
-        )
-        own.update(kind for kind, nodes in also if node in nodes)
+        own.update(kind for kind, nodes in also.items() if node in nodes)
         for name in node[0].names_of(op):
             kinds[name] = kinds.get(name, own) & own
     ops = {
         f"{kind}_ops": [name for name, own in kinds.items() if kind in own][:1_000]
-        for kind in _KINDS
+        for kind in (*_OWN_KINDS, *also)
     }
     same_batch = flow.replicas_of(changing - by_state) if needed else 0
     return {

@@ -14,7 +14,7 @@ from msgspec import Struct
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.location import Location
 from traceview.base.text import lazy_pattern
-from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind
+from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind, StatColumn
 
 Buffer: TypeAlias = bytes | memoryview
 
@@ -226,8 +226,8 @@ class Plane(PlaneHeader, frozen=True, eq=False):
     lines: list[Line]
 
     @property
-    def spellings(self) -> dict[str, tuple[bytes, ...]]:
-        """Key and recorded names of each stat in the columns of its lines, in the order of slots."""
+    def stat_columns(self) -> dict[str, StatColumn]:
+        """By key the stats in the columns of its lines, in the order of slots."""
         return HOST_STATS if self.kind is PlaneKind.HOST else DEVICE_STATS
 
 

@@ -128,15 +128,10 @@ def scan_fields(data: Buffer, begin: int, end: int) -> Fields:
     _check_bounds(data, begin, end)
     rows: list[tuple[int, int, int, int, int]] = []
     fault = None
-    at = begin
-    while at < end:
-        try:
-            field = _read_field(data, at, end)
-        except DamageError as stop:
-            fault = Fault(at, stop.fault.reason)
-            break
-        rows.append(field[:5])
-        at = field[4]
+    try:
+        rows.extend(field[:5] for field in read_fields(data, begin, end))
+    except DamageError as stop:
+        fault = Fault(rows[-1][4] if rows else begin, stop.fault.reason)
     table = np.array(rows, dtype=np.int64).reshape(-1, 5).T
     return Fields(table[0], table[1], table[2], table[3], table[4], fault)
 
@@ -275,25 +270,20 @@ def decode_line(data: Buffer, begin: int, end: int, wanted: WantedStats) -> Line
     stats: list[tuple[int, int, int, int]] = []
     line_id, name, timestamp_ns = 0, b"", 0
     fault = None
-    at = begin
-    while at < end:
-        try:
-            number, wire_type, _, first, at, raw = _read_field(data, at, end)
-            if wire_type == _CONTENT:
-                if number == 4:
-                    event, its_stats = _decode_event(data, first, at, wanted)
-                    stats += [(len(events), *stat) for stat in its_stats]
-                    events.append(event)
-                elif number == 2:
-                    name = bytes(data[first:at])
-            elif wire_type == _VARINT:
-                if number == 1:
-                    line_id = _signed(raw)
-                elif number == 3:
-                    timestamp_ns = _signed(raw)
-        except DamageError as stop:
-            fault = stop.fault
-            break
+    try:
+        for number, wire_type, _, first, last, raw in read_fields(data, begin, end):
+            if wire_type == _CONTENT and number == 4:
+                event, its_stats = _decode_event(data, first, last, wanted)
+                stats += [(len(events), *stat) for stat in its_stats]
+                events.append(event)
+            elif wire_type == _CONTENT and number == 2:
+                name = bytes(data[first:last])
+            elif wire_type == _VARINT and number == 1:
+                line_id = _signed(raw)
+            elif wire_type == _VARINT and number == 3:
+                timestamp_ns = _signed(raw)
+    except DamageError as stop:
+        fault = stop.fault
     event_rows = np.array(events, dtype=np.int64).reshape(-1, 4).T
     stat_rows = np.array(stats, dtype=np.int64).reshape(-1, 4).T
     return LineColumns(
@@ -315,18 +305,15 @@ def _decode_event(
 ) -> tuple[tuple[int, int, int, int], list[tuple[int, int, int]]]:
     metadata_id = time = duration = aggregated = 0
     stats = []
-    at = begin
-    while at < end:
-        number, wire_type, _, first, at, raw = _read_field(data, at, end)
-        if wire_type == _VARINT:
-            if number == 1:
-                metadata_id = _signed(raw)
-            elif number == 3:
-                duration = _signed(raw)
-            elif number in (2, 5):
-                time, aggregated = _signed(raw), int(number == 5)
-        elif number == 4 and wire_type == _CONTENT:
-            stat_id, kind, value = read_stat(data, first, at)
+    for number, wire_type, _, first, last, raw in read_fields(data, begin, end):
+        if wire_type == _VARINT and number == 1:
+            metadata_id = _signed(raw)
+        elif wire_type == _VARINT and number == 3:
+            duration = _signed(raw)
+        elif wire_type == _VARINT and number in (2, 5):
+            time, aggregated = _signed(raw), int(number == 5)
+        elif wire_type == _CONTENT and number == 4:
+            stat_id, kind, value = read_stat(data, first, last)
             slot = _slot_of(wanted, stat_id)
             if slot != UNWANTED:
                 stats.append((slot, int(kind), value))

@@ -10,9 +10,8 @@ it takes memory traffic rather than units that multiply. Sources: openxla/xla `x
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from math import prod
@@ -25,7 +24,6 @@ from traceview.xplane.hlo_flow import CALLS, COLLECTIVES, GRADIENT, Flow, Key, b
 from traceview.xplane.hlo_masks import Masks
 from traceview.xplane.hlo_module import (
     DEEPEST,
-    LONGEST_CONFIG,
     MOST_DIMENSIONS,
     Computation,
     HloInstruction,
@@ -33,7 +31,7 @@ from traceview.xplane.hlo_module import (
     located,
     opened,
 )
-from traceview.xplane.hlo_products import GEMM
+from traceview.xplane.hlo_products import GEMM, config_of, matrix_dimensions, whole_numbers
 from traceview.xplane.hlo_shares import Shares
 from traceview.xplane.message import Message
 
@@ -81,67 +79,40 @@ def _sum(products: Iterable[Product]) -> Product:
 
 def _flops(opcode: str, result: Shape, left: Shape, right: Shape, fields: Message) -> int:
     """The operations of an instruction with these fields; raises for what its shapes or its configuration do not tell."""
-    if opcode == "dot":
-        return _of_dot(
-            result, left, fields.message(field.DOT).numbers(field.DOT_CONTRACTED, _MOST_NUMBERS)
-        )
-    convolution = fields.message(field.CONVOLUTION)
-    numbers = {
-        number: values
-        for number in convolution
-        if (values := convolution.numbers(number, _MOST_NUMBERS))
-    }
-    if opcode == "convolution":
-        windows = islice(
-            fields.message(field.WINDOW).messages(field.WINDOW_DIMENSIONS), _MOST_NUMBERS
-        )
-        window = [next(iter(each.numbers(field.WINDOW_SIZE, 1)), 0) for each in windows]
-        return _of_convolution(result, left, right, window, numbers)
     target = fields.text(field.TARGET)
+    if opcode == "dot" or target.startswith(GEMM):
+        summed, *_ = matrix_dimensions(opcode, fields)
+        return 2 * result.size * prod(left.dimensions[place] for place in summed)
+    if opcode == "convolution":
+        return _of_convolution(result, left, right, fields)
     if target.startswith(_CONVOLUTION):
-        return _of_convolution_call(target, result, left, right, numbers)
-    config = json.loads(fields.content(field.BACKEND_CONFIG)[:LONGEST_CONFIG])
-    if target.startswith(GEMM):
-        # Older versions write the configuration bare.
-        numbers_of = config.get("gemm_backend_config", config)["dot_dimension_numbers"]
-        return _of_dot(result, left, _whole(numbers_of["lhs_contracting_dimensions"]))
+        return _of_convolution_call(target, result, left, right, fields)
     if target.startswith(_ATTENTION):
-        return _of_attention(target, left, config)
+        return _of_attention(target, left, config_of(fields, "cudnn_fmha_backend_config"))
     raise ValueError(opcode)
 
 
-def _of_dot(result: Shape, left: Shape, contracted: Sequence[int]) -> int:
-    return 2 * result.size * prod(left.dimensions[place] for place in contracted)
-
-
-def _of_convolution(
-    result: Shape,
-    input_: Shape,
-    kernel: Shape,
-    window: Sequence[int],
-    numbers: Mapping[int, Sequence[int]],
-) -> int:
+def _of_convolution(result: Shape, input_: Shape, kernel: Shape, fields: Message) -> int:
     """Each element of the kernel meets each place of the result, or of the input where that has fewer.
 
     So zeros between the elements and around the input of a gradient are not counted, and those of `SAME` padding are, as is
     usual.
     """
-    places = zip(
-        numbers.get(field.INPUT_SPATIAL, ()), numbers.get(field.OUTPUT_SPATIAL, ()), strict=True
+    windows = islice(fields.message(field.WINDOW).messages(field.WINDOW_DIMENSIONS), _MOST_NUMBERS)
+    of = fields.message(field.CONVOLUTION)
+    places, results = (
+        of.numbers(at, _MOST_NUMBERS) for at in (field.INPUT_SPATIAL, field.OUTPUT_SPATIAL)
     )
-    met = [min(input_.dimensions[at], result.dimensions[to]) for at, to in places]
-    if len(met) != len(window):
-        raise ValueError("a window of another rank")
-    batch, features = (
-        result.dimensions[_number(numbers, number)]
-        for number in (field.OUTPUT_BATCH, field.OUTPUT_FEATURE)
-    )
-    summed = kernel.dimensions[_number(numbers, field.KERNEL_INPUT_FEATURE)]
-    return 2 * batch * features * summed * prod(met) * prod(window)
+    met = [
+        each.number(field.WINDOW_SIZE) * min(input_.dimensions[at], result.dimensions[to])
+        for each, at, to in zip(windows, places, results, strict=True)
+    ]
+    made = (result.dimensions[of.number(at)] for at in (field.OUTPUT_BATCH, field.OUTPUT_FEATURE))
+    return 2 * prod((*made, *met, kernel.dimensions[of.number(field.KERNEL_INPUT_FEATURE)]))
 
 
 def _of_convolution_call(
-    target: str, result: Shape, left: Shape, right: Shape, numbers: Mapping[int, Sequence[int]]
+    target: str, result: Shape, left: Shape, right: Shape, fields: Message
 ) -> int:
     """Of cuDNN: forward, and the gradients of input and kernel, which have the operations of the forward pass."""
     if "BackwardFilter" in target:
@@ -150,30 +121,19 @@ def _of_convolution_call(
         output, kernel = left, right
     else:
         output, kernel = result, right
-    features = kernel.dimensions[_number(numbers, field.KERNEL_OUTPUT_FEATURE)]
-    return 2 * output.size * (kernel.size // features)
-
-
-def _number(numbers: Mapping[int, Sequence[int]], number: int) -> int:
-    """What is 0 is not written."""
-    return numbers.get(number, (0,))[0]
+    features = fields.message(field.CONVOLUTION).number(field.KERNEL_OUTPUT_FEATURE)
+    return 2 * output.size * (kernel.size // kernel.dimensions[features])
 
 
 def _of_attention(target: str, query: Shape, config: Any) -> int:
     """Two products forward, and four backward: scores that are computed again do not count, and masks take nothing off."""
-    of_attention = config.get("cudnn_fmha_backend_config", config)
-    scores = prod(_whole(of_attention["intermediate_tensor_shape"]["dimensions"]))
+    scores = prod(whole_numbers(config["intermediate_tensor_shape"]["dimensions"]))
     is_backward = "Backward" in target
     # The product that yields scores of the shape above; backward its first factor has the shape of the queries, too.
-    product = of_attention[f"{'bmm2_grad_gemm2' if is_backward else 'bmm1'}_dot_dimension_numbers"]
-    contracted = _whole(product["lhs_contracting_dimensions"])
+    product = config[f"{'bmm2_grad_gemm2' if is_backward else 'bmm1'}_dot_dimension_numbers"]
+    contracted = whole_numbers(product["lhs_contracting_dimensions"])
     forward = 4 * scores * prod(query.dimensions[place] for place in contracted)
     return 2 * forward if is_backward else forward
-
-
-def _whole(values: Any) -> list[int]:
-    """Numbers, which JSON of protobuf writes as texts."""
-    return [int(value) for value in values[:32]]
 
 
 # Sizes

@@ -14,6 +14,8 @@ from traceview.xplane import hlo_fields as field
 from traceview.xplane.columns import Need
 from traceview.xplane.hlo_module import (
     DEEPEST,
+    NO_FIELDS,
+    VIEWS,
     Computation,
     HloInstruction,
     Module,
@@ -22,9 +24,6 @@ from traceview.xplane.message import Message
 
 Key: TypeAlias = tuple[int, int]
 """The ids of a computation and of an instruction in it."""
-
-VIEWS: Final = frozenset(("bitcast", "copy", "reshape", "transpose"))
-"""What gives the same numbers as its operand, in a program that is compiled."""
 
 COLLECTIVES: Final = frozenset(
     name + start
@@ -79,7 +78,6 @@ _MOST_READ: Final = 256
 
 _ALIKE: Final = OF_EACH | MOVES | {"constant", "iota", "reduce"}
 _LONGEST_LITERAL: Final = 256
-_NO_FIELDS: Final = Message(b"", 0, 0)
 _UNKNOWN: Final = 0
 """The node of what a damaged program does not have."""
 
@@ -170,7 +168,7 @@ class Flow:
         is_number = all(of.size == 1 for of in arrays)
         if at.opcode in OF_EACH and at.opcode != "compare":
             # Programs are large, and nothing else is asked of these.
-            fields = _NO_FIELDS
+            fields = NO_FIELDS
         self.nodes.append(Node(at, fields, sizes, operands, owner, alike, is_number))
         return number
 
@@ -385,12 +383,8 @@ class _Turn:
 
     def _source(self, id_: int) -> int:
         """What has the numbers of an instruction first."""
-        for _ in range(DEEPEST):
-            at = self._body.by_id.get(id_)
-            if at is None or at.opcode not in VIEWS or len(at.operands) != 1:
-                break
-            id_ = at.operands[0]
-        return id_
+        source = self._body.source(id_)
+        return id_ if source is None else source.id
 
     def movable(self) -> Iterator[int]:
         """The ids of the instructions that no turn has to wait for."""
@@ -433,18 +427,9 @@ class _Turn:
         if at.opcode != "fusion" or not at.called:
             return at.opcode, at.operands
         held = self._module.computation(at.called[0])
-        last = held.by_id.get(held.root_id)
-        for _ in range(DEEPEST):
-            if last is None or last.opcode not in VIEWS or len(last.operands) != 1:
-                break
-            last = held.by_id.get(last.operands[0])
+        last = held.source(held.root_id)
         given = []
-        for operand in last.operands if last is not None else ():
-            of = held.by_id.get(operand)
-            for _ in range(DEEPEST):
-                if of is None or of.opcode not in VIEWS or len(of.operands) != 1:
-                    break
-                of = held.by_id.get(of.operands[0])
+        for of in map(held.source, last.operands if last is not None else ()):
             if of is not None and of.opcode == "parameter":
                 number = self._module.fields(of).number(field.PARAMETER_NUMBER)
                 given += at.operands[number : number + 1]

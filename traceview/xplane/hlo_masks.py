@@ -56,15 +56,8 @@ class Masks(Products):
         """By node outside of which part it is zero."""
         zeros: list[Mask] = []
         for number, node in enumerate(self._nodes):
-            mask = WHOLE
-            of = node.operands
-            opcode = node.at.opcode
-            moved = [
-                self._moved(zeros[one], self._pairs(number, place), self._nodes[one].sizes)
-                if zeros[one].part < 1
-                else WHOLE
-                for place, one in enumerate(of)
-            ]
+            of, opcode, mask = node.operands, node.at.opcode, WHOLE
+            moved = self._operands(number, zeros)
             if opcode == "compare" and node.fields.text(field.COMPARED) == "EQ":
                 for count, other in (of, of[::-1]):
                     at = self._counts(count)

@@ -33,6 +33,9 @@ _TUPLE: Final = 13
 DEEPEST: Final = 16
 _MOST_FRAMES: Final = 256
 MOST_DIMENSIONS: Final = 32
+VIEWS: Final = frozenset(("bitcast", "copy", "reshape", "transpose"))
+"""What gives the same numbers as its operand, in a program that is compiled."""
+
 LONGEST_CONFIG: Final = 1 << 16
 _LIBRARY: Final = ("/site-packages/", "/dist-packages/", "/traceview/capture/", "<frozen ")
 """What the paths of code have that no user wrote, also where traceview is not installed."""
@@ -96,8 +99,18 @@ class Computation:
         """Its instructions by their ids."""
         return {each.id: each for each in self.instructions}
 
+    def source(self, id_: int) -> HloInstruction | None:
+        """The instruction whose numbers one has, in whatever order; None of an id that it does not have."""
+        at = self.by_id.get(id_)
+        for _ in range(DEEPEST):
+            if at is None or at.opcode not in VIEWS or len(at.operands) != 1:
+                break
+            at = self.by_id.get(at.operands[0])
+        return at
 
-_NO_COMPUTATION: Final = Computation(b"", Message(b"", 0, 0))
+
+NO_FIELDS: Final = Message(b"", 0, 0)
+_NO_COMPUTATION: Final = Computation(b"", NO_FIELDS)
 
 
 class Module:
@@ -207,30 +220,22 @@ class Module:
 
     def groups(self, instruction: HloInstruction) -> Groups:
         """The devices that exchange with each other in an instruction; none where that is not known."""
-        fields = self.fields(instruction)
-        if not self._names_devices(fields):
-            return ()
-        return tuple(tuple(map(self._device, group)) for group in _groups(fields) if group)
+        groups = _groups(self._of_devices(instruction))
+        return tuple(tuple(map(self._device, group)) for group in groups if group)
 
     def pairs(self, instruction: HloInstruction) -> Pairs:
         """Which device gives to which in a permutation; none of other instructions, and where that is not known."""
-        fields = self.fields(instruction)
-        if not self._names_devices(fields):
-            return ()
+        device, pairs = self._device, self._of_devices(instruction).messages(field.PAIRS)
         return tuple(
-            (
-                self._device(each.number(field.PAIR_SOURCE)),
-                self._device(each.number(field.PAIR_TARGET)),
-            )
-            for each in islice(fields.messages(field.PAIRS), _MOST_DEVICES)
+            (device(each.number(field.PAIR_SOURCE)), device(each.number(field.PAIR_TARGET)))
+            for each in islice(pairs, _MOST_DEVICES)
         )
 
-    def _names_devices(self, fields: Message) -> bool:
-        """Whether the numbers in an instruction are of devices: of replicas and partitions together, or there is one of either."""
-        replica_count, partition_count, _ = self._assignment
-        return (
-            bool(fields.number(field.USES_GLOBAL_IDS)) or replica_count < 2 or partition_count < 2
-        )
+    def _of_devices(self, instruction: HloInstruction) -> Message:
+        """The fields of an instruction; none where its numbers are neither of replicas and partitions together, nor there is one of either."""
+        fields, (replicas, partitions, _) = self.fields(instruction), self._assignment
+        is_known = fields.number(field.USES_GLOBAL_IDS) or replicas < 2 or partitions < 2
+        return fields if is_known else NO_FIELDS
 
     def _device(self, number: int) -> int:
         """The device that has a number in the program."""

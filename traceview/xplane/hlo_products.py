@@ -10,11 +10,12 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from traceview.xplane import hlo_fields as field
-from traceview.xplane.hlo_flow import GRADIENT, MOVES, OF_EACH, VIEWS, Flow, Key, Node
-from traceview.xplane.hlo_module import LONGEST_CONFIG, MOST_DIMENSIONS
+from traceview.xplane.hlo_flow import GRADIENT, MOVES, OF_EACH, Flow, Key, Node
+from traceview.xplane.hlo_module import LONGEST_CONFIG, MOST_DIMENSIONS, VIEWS
+from traceview.xplane.message import Message
 
 GEMM: Final = ("__cublas$gemm", "__cublas$lt$matmul")
 
@@ -91,6 +92,15 @@ class Products:
         part = mask.part * lost
         return Mask(mask.made_by, dims, part) if part < 1 and dims else WHOLE
 
+    def _operands(self, number: int, masks: list[Mask]) -> list[Mask]:
+        """The masks of the operands of a node as those of its own dimensions."""
+        return [
+            self._moved(masks[one], self._pairs(number, place), self._nodes[one].sizes)
+            if masks[one].part < 1
+            else WHOLE
+            for place, one in enumerate(self._nodes[number].operands)
+        ]
+
     @cached_property
     def _products(self) -> dict[int, _Product]:
         found = {}
@@ -105,15 +115,7 @@ class Products:
     def _product(self, node: Node) -> _Product:
         if node.at.opcode == "convolution":
             return self._convolution(node)
-        if node.at.opcode == "dot":
-            of = node.fields.message(field.DOT)
-            left, right, *batches = (of.numbers(number, MOST_DIMENSIONS) for number in range(1, 5))
-        else:
-            config = json.loads(node.fields.content(field.BACKEND_CONFIG)[:LONGEST_CONFIG])
-            named = config.get("gemm_backend_config", config)["dot_dimension_numbers"]
-            kinds = ("lhs_contracting", "rhs_contracting", "lhs_batch", "rhs_batch")
-            every = (named.get(f"{kind}_dimensions", ()) for kind in kinds)
-            left, right, *batches = ([int(one) for one in dims[:MOST_DIMENSIONS]] for dims in every)
+        left, right, *batches = matrix_dimensions(node.at.opcode, node.fields)
         pairs, at = [], len(batches[0])
         for operand, batch, summed in zip(node.operands[:2], batches, (left, right), strict=True):
             sizes = self._nodes[operand].sizes
@@ -132,9 +134,8 @@ class Products:
             node.fields.message(field.CONVOLUTION),
             (field.FEATURE_GROUPS, field.BATCH_GROUPS),
         )
-        batch, to_batch, feature, to_feature, one, other = (
-            next(iter(of.numbers(number, 1)), 0)
-            for number in (7, 9, 8, 10, field.KERNEL_INPUT_FEATURE, field.KERNEL_OUTPUT_FEATURE)
+        batch, to_batch, feature, to_feature, one, other = map(
+            of.number, (7, 9, 8, 10, field.KERNEL_INPUT_FEATURE, field.KERNEL_OUTPUT_FEATURE)
         )
         left, right = (self._nodes[operand].sizes for operand in node.operands[:2])
         pairs, summed = [(batch, to_batch)], [(feature, one)]
@@ -256,12 +257,7 @@ class Products:
         found: list[Mask] = []
         for number, node in enumerate(self._nodes):
             of, opcode, mask = node.operands, node.at.opcode, WHOLE
-            moved = [
-                self._moved(found[one], self._pairs(number, place), self._nodes[one].sizes)
-                if found[one].part < 1
-                else WHOLE
-                for place, one in enumerate(of)
-            ]
+            moved = self._operands(number, found)
             if opcode in MOVES | OF_EACH and moved:
                 # The others are the same for all copies, or copies in the same way.
                 most = max(
@@ -350,6 +346,27 @@ class Products:
                 numbers[1] += prod(node.sizes)
         parts = {key: some / whole for key, (some, whole) in done.items() if whole}
         return {key: part for key, part in parts.items() if part <= MOST_LEFT}
+
+
+def matrix_dimensions(opcode: str, fields: Message) -> list[list[int]]:
+    """Of the factors of a product of matrices the dimensions that are summed, of each, and those of a batch."""
+    if opcode == "dot":
+        of = fields.message(field.DOT)
+        return [of.numbers(number, MOST_DIMENSIONS) for number in range(1, 5)]
+    named = config_of(fields, "gemm_backend_config")["dot_dimension_numbers"]
+    kinds = ("lhs_contracting", "rhs_contracting", "lhs_batch", "rhs_batch")
+    return [whole_numbers(named.get(f"{kind}_dimensions", ())) for kind in kinds]
+
+
+def config_of(fields: Message, name: str) -> Any:
+    """The configuration of a call of a library; older versions write it bare."""
+    config = json.loads(fields.content(field.BACKEND_CONFIG)[:LONGEST_CONFIG])
+    return config.get(name, config)
+
+
+def whole_numbers(values: Any) -> list[int]:
+    """Numbers, which JSON of protobuf writes as texts."""
+    return [int(value) for value in values[:MOST_DIMENSIONS]]
 
 
 def lower(masks: Iterable[Mask]) -> Mask:

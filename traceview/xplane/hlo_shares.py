@@ -6,8 +6,8 @@ from functools import cached_property
 from math import prod
 from typing import Final
 
-from traceview.xplane.hlo_flow import COLLECTIVES, DIFFERS, FILLS, VIEWS, Flow, Key
-from traceview.xplane.hlo_module import DEEPEST, HloInstruction
+from traceview.xplane.hlo_flow import COLLECTIVES, DIFFERS, FILLS, Flow, Key
+from traceview.xplane.hlo_module import DEEPEST, VIEWS, HloInstruction
 
 _GIVE_ALL: Final = ("all-gather", "all-reduce")
 """Collectives after which the devices of a group have the same, without their `-start` and `-done`."""
@@ -101,13 +101,10 @@ class Shares:
         alike = set[int]()
         for number, node in enumerate(nodes if self._flow.module.partitions > 1 else ()):
             if node.at.opcode in COLLECTIVES and node.operands:
+                is_alike, size = all(known[one] for one in node.operands), prod(node.sizes)
                 of = sizes.setdefault(node.owner, [0, 0])
-                of[0] += (
-                    0
-                    if (is_alike := all(known[one] for one in node.operands))
-                    else prod(node.sizes)
-                )
-                of[1] += prod(node.sizes)
+                of[0] += 0 if is_alike else size
+                of[1] += size
                 alike.update([number] if is_alike else ())
         parts = {key: part / whole for key, (part, whole) in sizes.items() if part < whole}
         for number in self._exchanged("all-gather") if self.repeated else ():

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from enum import Enum, IntEnum
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 from traceview.base.text import lazy_pattern
 
@@ -286,13 +286,36 @@ def is_compilation(name: bytes) -> bool:
     return b"/" not in name and not name.startswith(b"$") and bool(_COMPILATION.search(name))
 
 
-# Stats that become columns: the key in traceview → every spelling that writers have used.
-DEVICE_STATS: Final[dict[str, tuple[bytes, ...]]] = {
-    "correlation_id": (b"correlation_id",),
-    "kernel_details": (b"kernel_details",),
-    "memcpy_details": (b"memcpy_details",),
-    "memset_details": (b"Memset_details", b"memset_details"),
-    "not_activity": (
+LARGEST_COUNT: Final = 1 << 53
+"""No count, size in bytes or number of a step is larger; sums of a thousand of them fit into int64."""
+
+LARGEST_COPY: Final = 1 << 40
+"""No copy or allocation has more bytes; the sums of a million of them fit into int64."""
+
+MILLION: Final = 1_000_000
+
+
+class StatColumn:
+    """A stat of events that becomes a column, with every spelling that writers have used.
+
+    `kind`: a `number`; a `count`, which is not recorded where it is negative or above `LARGEST_COUNT`; a `ratio`, which is
+    not recorded outside of 0 to 1, and of which the column holds millionths; or a `text`.
+    """
+
+    def __init__(
+        self, kind: Literal["number", "count", "ratio", "text"], *spellings: bytes
+    ) -> None:
+        self.kind = kind
+        self.spellings = spellings
+
+
+DEVICE_STATS: Final = {
+    "correlation_id": StatColumn("number", b"correlation_id"),
+    "kernel_details": StatColumn("text", b"kernel_details"),
+    "memcpy_details": StatColumn("text", b"memcpy_details"),
+    "memset_details": StatColumn("text", b"Memset_details", b"memset_details"),
+    "not_activity": StatColumn(
+        "number",
         b"MemoryResidency_details",
         b"memalloc_details",
         b"MemAlloc_details",
@@ -300,98 +323,56 @@ DEVICE_STATS: Final[dict[str, tuple[bytes, ...]]] = {
         b"memfree_details",
         b"counter_value",
     ),
-    "tf_op": (b"tf_op",),
-    "hlo_op": (b"hlo_op",),
-    "hlo_module": (b"hlo_module",),
-    "program_id": (b"program_id",),
-    "annotation": (b"annotation",),
-    "level_0": (b"level 0",),
-    "group_id": (b"group_id",),
-    "device_offset_ps": (b"device_offset_ps",),
-    "device_duration_ps": (b"device_duration_ps",),
+    "tf_op": StatColumn("text", b"tf_op"),
+    "hlo_op": StatColumn("text", b"hlo_op"),
+    "hlo_module": StatColumn("text", b"hlo_module"),
+    "program_id": StatColumn("number", b"program_id"),
+    "annotation": StatColumn("text", b"annotation"),
+    "level_0": StatColumn("text", b"level 0"),
+    "group_id": StatColumn("count", b"group_id"),
+    "device_offset_ps": StatColumn("count", b"device_offset_ps"),
+    "device_duration_ps": StatColumn("count", b"device_duration_ps"),
 }
-HOST_STATS: Final[dict[str, tuple[bytes, ...]]] = {
-    "correlation_id": (b"correlation_id",),
-    "root": (b"_r",),
-    "producer_type": (b"_pt",),
-    "producer_id": (b"_p",),
-    "consumer_type": (b"_ct",),
-    "consumer_id": (b"_c",),
-    "id": (b"id", b"step_id"),
-    "step_num": (b"step_num",),
-    "tf_function_call": (b"tf_function_call",),
-    "tracing_count": (b"tracing_count",),
-    "allocator_name": (b"allocator_name",),
-    "bytes_allocated": (b"bytes_allocated",),
-    "bytes_available": (b"bytes_available",),
-    "peak_bytes_in_use": (b"peak_bytes_in_use",),
-    "allocation_bytes": (b"allocation_bytes",),
-    "address": (b"addr",),
-    "fragmentation": (b"fragmentation",),
-    "region_type": (b"region_type",),
-    "tf_op": (b"tf_op",),
-    "group_key": (b"group_key",),
-    "instance_key": (b"instance_key",),
-    "buffer_size": (b"buffer_size",),
-    "parent_id": (b"parent_id",),
-    "buffer_limit": (b"buffer_limit",),
-    "buffered_elements": (b"buffered_elements",),
-    "parallelism": (b"parallelism",),
-    "dataset_name": (b"name",),
-    "rendezvous_key": (b"key",),
-    "kernel_type": (b"kernel_type",),
-    "device_ordinal": (b"device_ordinal",),
-    "run_id": (b"run_id",),
-    "hlo_module": (b"hlo_module",),
-    "program_id": (b"program_id",),
+HOST_STATS: Final = {
+    "correlation_id": StatColumn("number", b"correlation_id"),
+    "root": StatColumn("number", b"_r"),
+    "producer_type": StatColumn("number", b"_pt"),
+    "producer_id": StatColumn("number", b"_p"),
+    "consumer_type": StatColumn("number", b"_ct"),
+    "consumer_id": StatColumn("number", b"_c"),
+    "id": StatColumn("number", b"id", b"step_id"),
+    "step_num": StatColumn("count", b"step_num"),
+    "tf_function_call": StatColumn("text", b"tf_function_call"),
+    "tracing_count": StatColumn("count", b"tracing_count"),
+    "allocator_name": StatColumn("text", b"allocator_name"),
+    "bytes_allocated": StatColumn("count", b"bytes_allocated"),
+    "bytes_available": StatColumn("count", b"bytes_available"),
+    "peak_bytes_in_use": StatColumn("count", b"peak_bytes_in_use"),
+    "allocation_bytes": StatColumn("count", b"allocation_bytes"),
+    "address": StatColumn("number", b"addr"),
+    "fragmentation": StatColumn("ratio", b"fragmentation"),
+    "region_type": StatColumn("text", b"region_type"),
+    "tf_op": StatColumn("text", b"tf_op"),
+    "group_key": StatColumn("number", b"group_key"),
+    "instance_key": StatColumn("number", b"instance_key"),
+    "buffer_size": StatColumn("count", b"buffer_size"),
+    "parent_id": StatColumn("number", b"parent_id"),
+    "buffer_limit": StatColumn("count", b"buffer_limit"),
+    "buffered_elements": StatColumn("count", b"buffered_elements"),
+    "parallelism": StatColumn("count", b"parallelism"),
+    "dataset_name": StatColumn("text", b"name"),
+    "rendezvous_key": StatColumn("text", b"key"),
+    "kernel_type": StatColumn("text", b"kernel_type"),
+    "device_ordinal": StatColumn("count", b"device_ordinal"),
+    "run_id": StatColumn("number", b"run_id"),
+    "hlo_module": StatColumn("text", b"hlo_module"),
+    "program_id": StatColumn("number", b"program_id"),
 }
-LARGEST_COUNT: Final = 1 << 53
-"""No count, size in bytes or number of a step is larger; sums of a thousand of them fit into int64."""
-
-LARGEST_COPY: Final = 1 << 40
-"""No copy or allocation has more bytes; the sums of a million of them fit into int64."""
-
-COUNT_STATS: Final = frozenset(
-    (
-        "step_num",
-        "tracing_count",
-        "bytes_allocated",
-        "bytes_available",
-        "peak_bytes_in_use",
-        "allocation_bytes",
-        "buffer_size",
-        "buffer_limit",
-        "buffered_elements",
-        "parallelism",
-        "group_id",
-        "device_offset_ps",
-        "device_duration_ps",
-        "device_ordinal",
-    )
-)
-"""Stats that are never negative: a value that is, or is larger than `LARGEST_COUNT`, counts as not recorded."""
-
-MILLION: Final = 1_000_000
-RATIO_STATS: Final = frozenset(("fragmentation",))
-"""Stats that are shares, of which columns hold millionths: a value outside of 0 to 1 counts as not recorded."""
-
 TEXT_STATS: Final = frozenset(
-    (
-        "kernel_details",
-        "memcpy_details",
-        "memset_details",
-        "tf_op",
-        "hlo_op",
-        "hlo_module",
-        "annotation",
-        "level_0",
-        "tf_function_call",
-        "allocator_name",
-        "region_type",
-        "dataset_name",
-        "rendezvous_key",
-        "kernel_type",
-    )
+    key
+    for columns in (DEVICE_STATS, HOST_STATS)
+    for key, column in columns.items()
+    if column.kind == "text"
 )
 
 

@@ -525,7 +525,8 @@ def _is_far(time_ps: Int64Array) -> BoolArray:
 
 def _wanted(plane: Plane) -> WantedStats:
     """The stats of events that become columns, by their slots."""
-    slot_of = {name: slot for slot, names in enumerate(plane.spellings.values()) for name in names}
+    columns = enumerate(plane.stat_columns.values())
+    slot_of = {name: slot for slot, column in columns for name in column.spellings}
     return WantedStats.of(
         {key: slot_of[name] for key, name in plane.stat_names.items() if name in slot_of}
     )

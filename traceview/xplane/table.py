@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from itertools import accumulate, chain
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from traceview.xplane.columns import (
     joined,
 )
 from traceview.xplane.message import DECODER
-from traceview.xplane.planes import COUNT_STATS, LARGEST_COUNT, MILLION, PlaneKind
+from traceview.xplane.planes import LARGEST_COUNT, MILLION, PlaneKind
 from traceview.xplane.read import MAX_PS
 
 MAX_STAMP_NS: Final = MAX_PS // PS_PER_NS
@@ -39,6 +39,7 @@ _NO_STATS: Final = (
     np.empty(0, dtype=np.uint8),
     np.empty(0, dtype=np.int64),
 )
+_Columns = TypeVar("_Columns", bound=tuple[npt.NDArray[Any], ...])
 _DOUBLE: Final = int(ValueKind.DOUBLE)
 _REF: Final = int(ValueKind.REF)
 _WHOLE: Final = (ValueKind.INT64, ValueKind.UINT64)
@@ -68,10 +69,6 @@ class Texts(Struct, frozen=True, eq=False):
     event: Int64Array
     index: Int32Array
     texts: tuple[bytes, ...]
-
-
-_NO_INTS: Final = Ints(_NO_STATS[0], _NO_STATS[0])
-_NO_TEXTS: Final = Texts(_NO_STATS[0], np.empty(0, dtype=np.int32), ())
 
 
 class PlaneTable(Struct, frozen=True, eq=False, dict=True):
@@ -105,13 +102,8 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         self, key: str, is_wanted: BoolArray
     ) -> tuple[Int64Array, npt.NDArray[np.uint8], Int64Array]:
         """The events, kinds and values of the stats of this key, of the wanted kinds."""
-        event, kind, value = self._every(key)
-        if not event.size:
-            return _NO_STATS
-        matching: BoolArray = is_wanted[kind]
-        if matching.all():
-            return event, kind, value
-        return event[matching], kind[matching], value[matching]
+        entries = self._every(key)
+        return _chosen(is_wanted[entries[1]], entries)
 
     def _every(self, key: str) -> tuple[Int64Array, npt.NDArray[np.uint8], Int64Array]:
         slot = self._slot_of.get(key)
@@ -121,37 +113,32 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
     def _slot_of(self) -> dict[str, int]:
         """The slot of each key that events have a stat of."""
         counts = np.diff(self._stats.bounds).tolist()
-        slots = enumerate(zip(self.plane.spellings, counts, strict=True))
+        slots = enumerate(zip(self.plane.stat_columns, counts, strict=True))
         return {key: slot for slot, (key, count) in slots if count}
 
     @property
     def keys(self) -> list[str]:
         """The keys of the stats that events have, of their own or in their metadata."""
         own = self._slot_of
-        return [key for key in self.plane.spellings if key in own or self._metadata_stats(key)]
+        return [key for key in self.plane.stat_columns if key in own or self._metadata_stats(key)]
 
     def lacks(self, key: str) -> bool:
         """Whether no event has a stat of this key, and none has stats in its metadata."""
         return key not in self._slot_of and not self._stats_of_metadata
 
     def ints(self, key: str) -> Ints:
-        """A stat that is a whole number; unsigned values are taken modulo 2**64.
-
-        Values of `COUNT_STATS` that no count has are left out.
-        """
-        if self.lacks(key):
-            return _NO_INTS
+        """A stat that is a number: a whole one modulo 2**64, or a ratio in millionths. What its column cannot hold is left out."""
+        column = self.plane.stat_columns[key]
+        if column.kind == "ratio":
+            return self._millionths(key)
         event, _, values = self._entries(key, _IS_WHOLE)
-        ints = self._with_metadata(key, event, values)
-        if key not in COUNT_STATS:
-            return ints
-        is_count = (ints.value >= 0) & (ints.value <= LARGEST_COUNT)
-        if is_count.all():
-            return ints
-        return Ints(ints.event[is_count], ints.value[is_count])
+        event, values = self._with_metadata(key, event, values)
+        if column.kind == "count":
+            is_count = (values >= 0) & (values <= LARGEST_COUNT)
+            event, values = _chosen(is_count, (event, values))
+        return Ints(event, values)
 
-    def millionths(self, key: str) -> Ints:
-        """A stat that is a share, in millionths; one outside of 0 to 1 is left out."""
+    def _millionths(self, key: str) -> Ints:
         event, kind, values = self._entries(key, _IS_NUMBER)
         with np.errstate(invalid="ignore"):
             # The bits of an integer may look like a NaN.
@@ -169,24 +156,22 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
             found |= is_in(self._metadata, list(shared))
         return found
 
-    def _with_metadata(self, key: str, row: Int64Array, value: Int64Array) -> Ints:
+    def _with_metadata(
+        self, key: str, row: Int64Array, value: Int64Array
+    ) -> tuple[Int64Array, Int64Array]:
         """Add the stats in the metadata, for events without a stat of their own."""
         shared = self._metadata_stats(key)
         numbers = {i: n for i, v in shared.items() if (n := _as_int64(v)) is not None}
-        if not numbers:
-            return Ints(*_last_per_event(row, value))
-        rows = np.flatnonzero(is_in(self._metadata, list(numbers)))
-        values = np.array([numbers[int(i)] for i in self._metadata[rows]], dtype=np.int64)
-        return Ints(*_last_per_event(np.concatenate((rows, row)), np.concatenate((values, value))))
+        if numbers:
+            rows = np.flatnonzero(is_in(self._metadata, list(numbers)))
+            values = np.array([numbers[int(i)] for i in self._metadata[rows]], dtype=np.int64)
+            row, value = np.concatenate((rows, row)), np.concatenate((values, value))
+        return _last_per_event(row, value)
 
     def texts(self, key: str) -> Texts:
         """A text stat, recorded as a string or as a reference to one."""
-        if self.lacks(key):
-            return _NO_TEXTS
         of, kind, value = self._entries(key, _IS_TEXT)
         shared = {i: v for i, v in self._metadata_stats(key).items() if isinstance(v, bytes)}
-        if not of.size and not shared:
-            return _NO_TEXTS
         texts: list[bytes] = []
         rows: list[Int64Array] = []
         indices: list[Int64Array] = []
@@ -195,8 +180,8 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         shared_rows = np.flatnonzero(is_in(self._metadata, list(shared)))
         every: tuple[tuple[Int64Array, Int64Array, Callable[[int], bytes]], ...] = (
             (shared_rows, self._metadata[shared_rows], shared.__getitem__),
-            (*_where(is_ref, of, value), lambda id_: names.get(id_, b"")),
-            (*_where(~is_ref, of, value), self._texts.__getitem__),
+            (*_chosen(is_ref, (of, value)), lambda id_: names.get(id_, b"")),
+            (*_chosen(~is_ref, (of, value)), self._texts.__getitem__),
         )
         for rows_of, number, text_of in every:
             used, index = unique_inverse(number)
@@ -213,20 +198,18 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
     def _metadata_stats(self, key: str) -> dict[int, int | float | bytes]:
         if not self._stats_of_metadata:
             return {}
-        spellings = self.plane.spellings.get(key, ())
+        column = self.plane.stat_columns.get(key)
         return {
             metadata_id: stat.value
             for metadata_id, stats in self._stats_of_metadata.items()
             for stat in stats
-            if stat.name in spellings
+            if column and stat.name in column.spellings
         }
 
 
-def _where(
-    chosen: BoolArray, event: Int64Array, value: Int64Array
-) -> tuple[Int64Array, Int64Array]:
-    """The chosen rows of both columns, which mostly are all."""
-    return (event, value) if chosen.all() else (event[chosen], value[chosen])
+def _chosen(rows: BoolArray, columns: _Columns) -> _Columns:
+    """The chosen rows of some columns, which mostly are all."""
+    return columns if rows.all() else cast("_Columns", tuple(column[rows] for column in columns))
 
 
 def _as_int64(value: StatValue) -> int | None:
@@ -285,7 +268,7 @@ def build_table(plane: Plane, lines: list[Line], absolute_origin_ns: int) -> Pla
         list(zip(*map(take, stat_keys), strict=True)),
         _before(counts),
         _before(map(len, texts)),
-        len(plane.spellings),
+        len(plane.stat_columns),
     )
     if aggregated.any():
         kept = ~aggregated

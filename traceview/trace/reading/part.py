@@ -54,7 +54,7 @@ from traceview.trace.strategy.replicas import Replicas, find_replicas, find_xla_
 from traceview.trace.strategy.steps import StoredStep, find_steps
 from traceview.xplane.columns import Line, Plane, Space, Stat
 from traceview.xplane.decode_reference import DamageError
-from traceview.xplane.planes import RATIO_STATS, STEPS_LINE, TEXT_STATS, PlaneKind
+from traceview.xplane.planes import STEPS_LINE, TEXT_STATS, PlaneKind
 from traceview.xplane.read import MAX_HOURS, read_file, salvage_hint
 from traceview.xplane.table import ABSOLUTE_STAMP_NS, PlaneTable, build_table, stat_of
 
@@ -68,7 +68,7 @@ def _host_part(table: PlaneTable, first_line: int, first_row: int, names: Names)
             texts = table.texts(key)
             event, value = texts.event, names.add_all(texts.texts).astype(np.int64)[texts.index]
         else:
-            ints = table.millionths(key) if key in RATIO_STATS else table.ints(key)
+            ints = table.ints(key)
             # A part of the column of all stats would keep all of it.
             event, value = ints.event, ints.value.copy()
         stats[key] = HostStat(event + first_row, value)
