@@ -5,7 +5,6 @@ Threads do not identify a replica, because components move between them; nor doe
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.base.ids import labels, unique_ids, unique_inverse
+from traceview.base.ids import labels, unique_counts, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE, DeviceColumns, HostColumns, Names, device_columns
@@ -391,7 +390,8 @@ def gradient_counts(recording: Recording, device: int) -> dict[int, int]:
     is_gradient &= recording.once(event_phases)[rows] == Phase.BACKWARD
     of_op = partial(_replica_of_op, highest=highest)
     replica = recording.names.each(columns.op[rows][is_gradient], of_op, np.int64, NONE)
-    return dict(sorted(Counter(np.maximum(replica, 0).tolist()).items()))
+    replicas, count = unique_counts(np.maximum(replica, 0))
+    return dict(zip(replicas.tolist(), count.tolist(), strict=True))
 
 
 @lru_cache(KEPT_NAMES)
