@@ -106,7 +106,8 @@ class Names:
         known = known[known != NONE]
         values = np.full(len(self) + 1, without, dtype=dtype)
         values[known] = self.read(known, reads)
-        return values[indices]
+        result: npt.NDArray[Any] = values[indices]
+        return result
 
     def where(
         self, indices: npt.NDArray[np.integer], matches: Callable[[bytes], object]
