@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,19 +13,17 @@ from msgspec.structs import replace
 import traceview
 from scripts.cuda_trace import NCCL_NAME, CudaTrace
 from scripts.scenarios import SCENARIOS
-from scripts.scenarios.model import marked_steps, ms, new_trace
+from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import analyzed, in_program, title_of
 from tests.python_sidecars import PROFILE_START_NS, Sample, python_group
-from tests.reports import full_report
 from tests.trace.test_replicas import FIRST, SECOND, component
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
-from traceview.analysis.exchange.balance import CHANCE, Balance, balance_section, is_steady
+from traceview.analysis.exchange.balance import CHANCE, Balance, is_steady
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.rule import CRITICAL_LIMIT, LIMIT
 from traceview.ledger.states import State
-from traceview.report.document import Invocation, view_of
 from traceview.report.model import Report
 from traceview.trace.reading.load import load
 
@@ -50,6 +50,26 @@ def late_by(*delays: tuple[float, ...]) -> CudaTrace:
             step.kernel(ordinal, 2, 12 + delay)
             step.kernel(ordinal, 12 + delay, 48, name=NCCL_NAME, op=ALL_REDUCE, stream=22)
     return trace
+
+
+def read_in(
+    steps: Sequence[Step],
+    *,
+    load: float = 0.0,
+    function: Callable[[int], str] = lambda _: "read",
+) -> dict[str, Any]:
+    """A sidecar: every 2 of 100 ms of each step its thread is in a function of the script, and has so much of a core.
+
+    `function`: its name, by the milliseconds since the begin of the step.
+    """
+    rounds = [(step.start_ms + ms, ms) for step in steps for ms in range(0, 100, 2)]
+    samples: list[Sample] = [
+        (PROFILE_START_NS + round(at_ms * 1e6), 0, (("train.py", function(ms), 12, True),))
+        for at_ms, ms in rounds
+    ]
+    caller = [{"ident": None, "name": "MainThread", "native_id": 1}]
+    cpu_us = [round(1e3 * load * at_ms) for at_ms, _ in rounds]
+    return {"python": python_group(samples, caller, cpu_us)}
 
 
 # The straggler
@@ -166,6 +186,8 @@ def test_serial_is_less_than_half_of_chance(
     assert result.chance_ratio == pytest.approx(160 / (390 - overlap))
     assert result.is_serial == is_serial
     assert ("serial-gpus" in findings(report)) == is_serial
+    verdict = "they run one after another" if is_serial else "low"
+    assert f"of the possible time: {verdict}; by chance " in report.to_markdown()
 
 
 @pytest.mark.parametrize(("count", "is_serial"), [(12, True), (4, False)])
@@ -319,27 +341,6 @@ def test_what_is_not_differentiated_is_sent_by_no_stage(
         assert exposed.loss.ratio == pytest.approx((29 - count) / 50, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("ratio", "chance", "is_serial", "verdict"),
-    [
-        (0.93, 0.33, False, "good"),
-        (1.0, 1.15, False, "good"),
-        (0.3, 0.9, False, "low"),
-        (0.06, 0.9, True, "they run one after another"),
-    ],
-)
-def test_overlap_has_a_verdict(
-    ratio: float, chance: float, is_serial: bool, verdict: str, tmp_path: Path
-) -> None:
-    result = balance(analyzed(tmp_path, late_by((0, 0), (0, 0))))
-    section = balance_section(
-        view_of(full_report(), Invocation()),
-        replace(result, concurrency_ratio=ratio, chance_ratio=chance, is_serial=is_serial),
-    )
-    assert section is not None
-    assert f"of the possible time: {verdict}; by chance " in section.lead
-
-
 # Clocks and hardware
 
 
@@ -369,23 +370,16 @@ def test_who_has_done_its_part_waits_for_others_while_the_thread_of_the_steps_wa
 
     Or it calls a graph between the markers, for `calls_ms` from the tenth on: what that runs is no part of the step, and has a turn.
     """
-    trace, samples, cpu_us = new_trace(length_ms=1000), list[Sample](), list[int]()
+    trace = new_trace(length_ms=1000)
     threads = [trace.thread("tf_Compute", 41), trace.thread("tf_Compute", 42)]
-    for step in marked_steps(trace, count=8, period_ms=100, marker_ms=5):
+    steps = marked_steps(trace, count=8, period_ms=100, marker_ms=5)
+    for step in steps:
         step.host("FunctionRun", 0, 5)
         if calls_ms:
             step.host("FunctionRun", 10, 10 + calls_ms)
         for number, length_ms in enumerate((20, 80)):
             step.host(f"replica_{number}/x:MatMul", 0, length_ms, thread=threads[number])
-        for passed_ms in range(0, 100, 2):
-            at_ms = step.start_ms + passed_ms
-            samples.append(
-                (PROFILE_START_NS + round(at_ms * 1e6), 0, (("train.py", "read", 12, True),))
-            )
-            cpu_us.append(round(1e3 * load * at_ms))
-    caller = [{"ident": None, "name": "MainThread", "native_id": 1}]
-    facts = {"python": python_group(samples, caller, cpu_us)}
-    report = analyzed(tmp_path, trace, sidecar=facts)
+    report = analyzed(tmp_path, trace, sidecar=read_in(steps, load=load))
     of_first = traceview.load(tmp_path).ledger().by_state(0)
     # Between eight markers; the first replica has done its part of the turn after 20 ms.
     turn_ms = max(10 + calls_ms - 20, 0) if calls_ms else 0
@@ -401,20 +395,16 @@ def test_the_line_at_which_the_thread_waits_for_turns_is_named(
     is_at_a_line: bool, tmp_path: Path
 ) -> None:
     """Two devices compute for 40 ms each, one after the other, while the thread of the steps reads, or is in three functions by turns."""
-    trace, samples = new_trace(length_ms=1000), list[Sample]()
+    trace = new_trace(length_ms=1000)
     threads = [trace.thread(f"device{number}", 70 + number) for number in range(2)]
-    for step in marked_steps(trace, count=8, period_ms=100, marker_ms=100):
+    steps = marked_steps(trace, count=8, period_ms=100, marker_ms=100)
+    for step in steps:
         for number in range(2):
             begin_ms = 5 + 45 * number
             step.host("PjitFunction(step)", begin_ms - 1, begin_ms)
             stats = {"device_ordinal": number}
             step.host("dot.1", begin_ms, begin_ms + 40, stats, thread=threads[number])
-        for passed_ms in range(0, 100, 2):
-            at_ns = PROFILE_START_NS + round((step.start_ms + passed_ms) * 1e6)
-            function = "read" if is_at_a_line else f"f{passed_ms // 2 % 3}"
-            samples.append((at_ns, 0, (("train.py", function, 12, True),)))
-    caller = [{"ident": None, "name": "MainThread", "native_id": 1}]
-    facts = {"python": python_group(samples, caller, [0] * len(samples))}
+    facts = read_in(steps, function=lambda ms: "read" if is_at_a_line else f"f{ms // 2 % 3}")
     title = title_of(analyzed(tmp_path, trace, sidecar=facts), "serial-gpus")
     assert title.startswith("The 2 CPUs run one after another: each idles at least ")
     assert title.endswith(", in read, train.py:12" if is_at_a_line else "of 100 ms (40%)"), title
@@ -428,10 +418,11 @@ def test_a_second_forward_pass_on_one_replica_keeps_the_other_waiting(
 
     `is_beside`: another thread of Python calls it, in the call of the step: that is a cause of its own.
     """
-    trace, samples = new_trace(length_ms=1000), list[Sample]()
+    trace = new_trace(length_ms=1000)
     layer, executor = "model/dense/MatMul:MatMul", trace.thread("tf_Compute_3", 903)
     other = trace.thread("python", 150_000) if is_beside else None
-    for number, step in enumerate(marked_steps(trace, count=8, period_ms=100, marker_ms=60)):
+    steps = marked_steps(trace, count=8, period_ms=100, marker_ms=60)
+    for number, step in enumerate(steps):
         call_ms = 99 if is_beside else 58
         step.host("EagerLocalExecute: __inference_step_7", 0, call_ms)
         step.host("FunctionRun", 0.5, call_ms)
@@ -442,12 +433,7 @@ def test_a_second_forward_pass_on_one_replica_keeps_the_other_waiting(
         consumed = {"_ct": 3, "_c": 7 * number, "id": 2, "iter_num": 0}
         step.host("ExecutorState::Process", 63, 97, consumed, thread=executor)
         step.host(layer, 63, 97, thread=executor)
-        for passed_ms in range(0, 100, 2):
-            at_ns = PROFILE_START_NS + round((step.start_ms + passed_ms) * 1e6)
-            samples.append((at_ns, 0, (("train.py", "read", 12, True),)))
-    caller = [{"ident": None, "name": "MainThread", "native_id": 1}]
-    facts = {"python": python_group(samples, caller, [0] * len(samples))}
-    report = analyzed(tmp_path, trace, sidecar=facts)
+    report = analyzed(tmp_path, trace, sidecar=read_in(steps))
     found = [row for row in report.findings if row.code == "second-forward"]
     assert bool(found) is not is_beside
     for finding in found:

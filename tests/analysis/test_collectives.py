@@ -32,6 +32,28 @@ def findings(report: Report) -> dict[str, Finding]:
     return {one.code: one for one in report.findings if one.code in codes}
 
 
+def communicating(
+    folder: Path,
+    *ops: str,
+    each_ms: float,
+    gpus: int = 2,
+    name: str = NCCL_NAME,
+    is_of_jax: bool = False,
+    **options: Any,
+) -> Report:
+    """GPUs that compute until 20 of 50 ms of each step, and then run collectives of these ops, one after the other."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        if is_of_jax:
+            step.host("PjitFunction(step)", 0, 0.1)
+        for ordinal in range(gpus):
+            step.kernel(ordinal, 0.1, 20)
+            for place, op in enumerate(ops):
+                start_ms = 20 + each_ms * place
+                step.kernel(ordinal, start_ms, start_ms + each_ms, name=name, op=op, stream=22)
+    return analyzed(folder, trace, **options)
+
+
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_collective_may_wait_for_a_worker_that_the_run_lacks(size: int, tmp_path: Path) -> None:
     """Then its host is part of the name of a device, though it is the only one."""
@@ -54,12 +76,7 @@ def test_a_collective_may_wait_for_a_worker_that_the_run_lacks(size: int, tmp_pa
 )
 def test_exposed_communication(tmp_path: Path, exposed_ms: float, severity: str | None) -> None:
     """Of both GPUs in steps of 50 ms, the last of which is 49.9 ms long."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for ordinal in range(2):
-            step.kernel(ordinal, 0.1, 20)
-            step.kernel(ordinal, 20, 20 + exposed_ms, name=NCCL_NAME)
-    found = findings(analyzed(tmp_path, trace))
+    found = findings(communicating(tmp_path, "sum:CollectiveReduceV2", each_ms=exposed_ms))
     assert {code: one.severity for code, one in found.items()} == (
         {"collective-exposed": severity} if severity else {}
     )
@@ -80,15 +97,8 @@ def test_exposed_communication(tmp_path: Path, exposed_ms: float, severity: str 
 def test_exchanges_inside_a_loop_belong_behind_it(
     scope: str, count: int, is_loop: bool, tmp_path: Path
 ) -> None:
-    trace = new_trace()
-    op = f"{scope}/CollectiveReduceV2:CollectiveReduceV2"
-    for step in marked_steps(trace):
-        for ordinal in range(2):
-            step.kernel(ordinal, 0.1, 20)
-            for place in range(count):
-                start_ms = 20 + 3 * place
-                step.kernel(ordinal, start_ms, start_ms + 3, name=NCCL_NAME, op=op, stream=22)
-    found = findings(analyzed(tmp_path, trace))["collective-exposed"]
+    ops = [f"{scope}/CollectiveReduceV2:CollectiveReduceV2"] * count
+    found = findings(communicating(tmp_path, *ops, each_ms=3))["collective-exposed"]
     assert ("exchanges inside of a loop" in found.title) is is_loop
     assert (f"The loop makes {count} collectives per step." in found.explanation) is is_loop
     assert found.action.startswith("If the loop only adds up gradients") is is_loop
@@ -136,18 +146,10 @@ def test_arrays_that_get_another_sharding(
     name: str, moves: int, is_of_jax: bool, tmp_path: Path
 ) -> None:
     """Of three collectives so many; the programs' own have names of functions."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        if is_of_jax:
-            step.host("PjitFunction(step)", 0, 0.1)
-        for ordinal in range(2):
-            step.kernel(ordinal, 0.1, 20)
-            for place in range(3):
-                kind = name if place < moves else "all-reduce.{}"
-                start_ms = 20 + 3 * place
-                op = f"{kind.format(place)}:Xla"
-                step.kernel(ordinal, start_ms, start_ms + 3, name=NCCL_NAME, op=op, stream=22)
-    found = findings(analyzed(tmp_path, trace))["collective-exposed"]
+    kinds = [name] * moves + ["all-reduce.{}"] * (3 - moves)
+    ops = [f"{kind.format(place)}:Xla" for place, kind in enumerate(kinds)]
+    report = communicating(tmp_path, *ops, each_ms=3, is_of_jax=is_of_jax)
+    found = findings(report)["collective-exposed"]
     is_known = moves > 1 and not name.startswith("pp")
     assert found.action.startswith("Keep the sharding that the array has:") is is_known
 
@@ -187,12 +189,8 @@ def test_what_devices_have_alike_before_they_exchange_it(
 
 
 def test_what_a_graph_sums_again_is_alike(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for device in range(2):
-            step.kernel(device, 0, 30)
-            step.kernel(device, 30, 33, name=NCCL_NAME, op="sgd/again:CollectiveReduceV2")
-    report = analyzed(tmp_path, trace, sidecar={"graphs": {"sent_ops": ["sgd/again"]}})
+    sidecar = {"graphs": {"sent_ops": ["sgd/again"]}}
+    report = communicating(tmp_path, "sgd/again:CollectiveReduceV2", each_ms=3, sidecar=sidecar)
     found = findings(report)["collective-exposed"]
     assert (
         found.title
@@ -246,11 +244,7 @@ def test_a_gather_for_what_each_device_then_computes(
 
 def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
     """What the only recorded device spends in a collective may be waiting for the others."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.kernel(0, 0.1, 20)
-        step.kernel(0, 20, 30, name=NCCL_NAME)
-    report = analyzed(tmp_path, trace)
+    report = communicating(tmp_path, "sum:CollectiveReduceV2", each_ms=10, gpus=1)
     result = report.results.collectives
     assert result is not None
     assert (result.count, result.incomplete_count, result.transfer_ps) == (4, 4, 0)
@@ -293,16 +287,9 @@ def test_a_wait_of_one_host_costs_what_the_other_waits_for_it(tmp_path: Path) ->
 def test_rows_of_a_table_grow_with_the_batch(
     op: str, is_of_jax: bool, key: str, tmp_path: Path
 ) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        if is_of_jax:
-            step.host("PjitFunction(step)", 0, 0.1)
-        for ordinal in range(2):
-            step.kernel(ordinal, 0.1, 30)
-            step.kernel(
-                ordinal, 30, 40, name=NCCL_NAME.replace("AllReduce", "AllGather"), op=op, stream=22
-            )
-    one = findings(analyzed(tmp_path / "rows", trace))["collective-exposed"]
+    gather = NCCL_NAME.replace("AllReduce", "AllGather")
+    report = communicating(tmp_path, op, each_ms=10, name=gather, is_of_jax=is_of_jax)
+    one = findings(report)["collective-exposed"]
     assert one.sentences[1].removeprefix("jax-") == key
     assert ("A larger batch does not help" in one.advice) is (key == "rows")
 

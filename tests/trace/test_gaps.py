@@ -13,66 +13,42 @@ from traceview.analysis.facts.selection import select
 from traceview.trace.reading.load import load
 from traceview.trace.state import State
 
-Causes = dict[str, float]
-
-
-class Small:
-    """Two kernels on GPU:0, from 0 to 100 and from 200 to 300."""
-
-    def __init__(self, launch: float, *, call: float = 5) -> None:
-        self.trace = CudaTrace()
-        self.trace.kernel(0, 0, 100 * US)
-        number = self.trace.kernel(0, 200 * US, 300 * US)
-        self.launch(launch, number, call=call)
-
-    def launch(self, at: float, number: int, *, call: float = 5) -> None:
-        self.trace.launch("cuLaunchKernel", _ps(at), number, duration_ps=_ps(call))
-
-
-def _ps(microseconds: float) -> int:
-    return round(microseconds * US)
-
-
-def causes(small: Small, folder: Path) -> list[Causes]:
-    """The causes of each gap, in microseconds."""
-    small.trace.write(folder)
-    trace = load(folder)
-    gaps = Run(trace, select(trace)).idle.gaps[0]
-    parts = causes_of_gaps(gaps)
-    return [
-        {cause.key: parts[cause, i] / US for cause in State if parts[cause, i]}
-        for i in range(gaps.count)
-    ]
-
 
 @pytest.mark.parametrize(
-    ("launch", "expected"),
+    ("launch", "call", "launched_before", "takes_input", "expected"),
     [
-        (180, {"input": 80, "dependency": 20}),
-        (180.000001, {"input": 80.000001, "latency": 19.999999}),
+        # Less than 20 µs in the queue is latency.
+        (180, 5, None, True, {"input": 80, "dependency": 20}),
+        (180.000001, 5, None, True, {"input": 80.000001, "latency": 19.999999}),
+        # A launch call that blocks is the host's time.
+        (50, 120, None, False, {"launch": 70, "dependency": 30}),
+        (50, 19.9, None, False, {"dependency": 100}),
+        # Holes of 100 µs between launches are launching.
+        (190, 5, 85, False, {"launch": 100}),
+        (190, 5, 84, False, {"unknown": 90, "latency": 10}),
     ],
 )
-def test_less_than_20_us_in_the_queue_is_latency(
-    launch: float, expected: Causes, tmp_path: Path
+def test_what_a_gap_is_for(
+    launch: float,
+    call: float,
+    launched_before: float | None,
+    takes_input: bool,
+    expected: dict[str, float],
+    tmp_path: Path,
 ) -> None:
-    small = Small(launch)
-    small.trace.host_event("IteratorGetNext:IteratorGetNext", _ps(100), _ps(200))
-    assert causes(small, tmp_path) == [expected]
-
-
-@pytest.mark.parametrize(
-    ("call", "expected"),
-    [(120, {"launch": 70, "dependency": 30}), (19.9, {"dependency": 100})],
-)
-def test_a_launch_call_that_blocks_is_the_hosts_time(
-    call: float, expected: Causes, tmp_path: Path
-) -> None:
-    assert causes(Small(50, call=call), tmp_path) == [expected]
-
-
-def test_holes_of_100_us_between_launches_are_launching(tmp_path: Path) -> None:
-    for hole, expected in ((100, {"launch": 100}), (101, {"unknown": 90, "latency": 10})):
-        small = Small(190)
-        small.launch(190 - hole - 5, small.trace.kernel(0, 90 * US, 91 * US))
-        folder = tmp_path / str(hole)
-        assert causes(small, folder) == [expected]
+    """Kernels on GPU:0 run from 0 to 100, and from 200 to 300 after a launch that takes `call`."""
+    trace = CudaTrace()
+    trace.kernel(0, 0, 100 * US)
+    launches = [(launch, trace.kernel(0, 200 * US, 300 * US), call)]
+    if launched_before is not None:
+        launches.append((launched_before, trace.kernel(0, 90 * US, 91 * US), 5))
+    for at, number, took in launches:
+        trace.launch("cuLaunchKernel", round(at * US), number, duration_ps=round(took * US))
+    if takes_input:
+        trace.host_event("IteratorGetNext:IteratorGetNext", 100 * US, 200 * US)
+    trace.write(tmp_path)
+    loaded = load(tmp_path)
+    gaps = Run(loaded, select(loaded)).idle.gaps[0]
+    parts = causes_of_gaps(gaps)
+    assert gaps.count == 1
+    assert {cause.key: parts[cause, 0] / US for cause in State if parts[cause, 0]} == expected

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import marked_steps
@@ -34,16 +36,26 @@ def step_starts(trace: Trace) -> list[int]:
     return [found.steps[0].start_ps for found in trace.steps_by_host]
 
 
-def test_what_the_spread_does_not_exceed_moves_nothing(tmp_path: Path) -> None:
-    """Ends 200 µs apart in the middle that spread by 148 µs: noted late, not another time."""
-    trace = loaded(
-        tmp_path, worker("a", late_us=(0,) * 5), worker("b", late_us=(100, 300, 200, 100, 300))
+@pytest.mark.parametrize(
+    ("late_us", "offset_ps"),
+    [((100, 300, 200, 100, 300), 0), ((500, 700, 600, 500, 700), -600_000_000)],
+)
+def test_a_difference_beyond_three_times_the_spread_moves_the_other_clock(
+    late_us: tuple[float, ...], offset_ps: int, tmp_path: Path
+) -> None:
+    """Ends that spread by 148 µs: 200 µs apart in the middle they are noted late, not another time."""
+    trace = loaded(tmp_path, worker("a", late_us=(0,) * 5), worker("b", late_us=late_us))
+    first, second = (host.clock for host in trace.hosts)
+    assert first is not None
+    assert second is not None
+    assert (first.method, first.offset_ps) == ("profile_start", 0)
+    assert (second.method, second.reference) == (
+        "collectives" if offset_ps else "profile_start",
+        "a",
     )
-    clock = trace.hosts[1].clock
-    assert clock is not None
-    assert (clock.method, clock.offset_ps, clock.collective_count) == ("profile_start", 0, 5)
-    assert clock.residual_ps == 148_260_000
-    assert step_starts(trace)[0] == step_starts(trace)[1]
+    assert (second.offset_ps, second.collective_count) == (offset_ps, 5)
+    assert second.residual_ps == 148_260_000
+    assert (step_starts(trace)[0] == step_starts(trace)[1]) == (offset_ps == 0)
 
 
 def test_without_profile_starts_collectives_alone_set_the_clocks(tmp_path: Path) -> None:
@@ -51,14 +63,3 @@ def test_without_profile_starts_collectives_alone_set_the_clocks(tmp_path: Path)
     assert [host.clock.method for host in trace.hosts if host.clock] == ["collectives"] * 2
     assert trace.problems == ()
     assert step_starts(trace)[0] == step_starts(trace)[1]
-
-
-def test_a_difference_beyond_three_times_the_spread_moves_the_other_clock(tmp_path: Path) -> None:
-    trace = loaded(
-        tmp_path, worker("a", late_us=(0,) * 5), worker("b", late_us=(500, 700, 600, 500, 700))
-    )
-    first, second = (host.clock for host in trace.hosts)
-    assert first is not None
-    assert second is not None
-    assert (first.method, first.offset_ps) == ("profile_start", 0)
-    assert (second.method, second.reference, second.offset_ps) == ("collectives", "a", -600_000_000)

@@ -18,6 +18,7 @@ from msgspec import convert
 
 import traceview
 from scripts.scenarios import SCENARIOS
+from tests.analysis.made import the
 from tests.python_sidecars import (
     PROFILE_START_NS,
     Line,
@@ -71,6 +72,18 @@ def analyzed(folder: Path, group: Any) -> traceview.Report:
     trace = SCENARIOS["input_and_callbacks"]().write(folder)[0]
     write_sidecar(trace, {"python": group})
     return traceview.analyze(folder)
+
+
+def costs_between_steps(report: traceview.Report) -> dict[str, float]:
+    """What is said to go on between steps, and its part of that time."""
+    ledger = report.results.ledger
+    assert ledger is not None
+    whole_ps = ledger.devices[0].states["between"]
+    return {
+        row.title.partition("between steps ")[2]: row.loss.ps_per_step / whole_ps
+        for row in report.findings
+        if row.code == "callback-stall" and row.loss
+    }
 
 
 WAIT: Line = ("threading.py", "wait", 327, False)
@@ -138,7 +151,7 @@ def test_a_thread_of_the_steps_that_waits_does_not_run_python(
     tmp_path: Path, between: tuple[Line, ...], state: str, line: str, said: str
 ) -> None:
     report = analyzed(tmp_path, python_group(waiting_samples(between, LOADER), THREADS))
-    (stall,) = [finding for finding in report.findings if finding.code == "callback-stall"]
+    stall = the(report, "callback-stall")
     assert said in stall.explanation
     assert "save_freq" not in stall.advice
     python = python_between_steps(tmp_path)
@@ -213,7 +226,7 @@ def test_what_does_the_work_is_named_with_what_helps(
 ) -> None:
     """A method of Keras, or the function of the script."""
     report = analyzed(tmp_path, python_group(waiting_samples(inner, LOADER), THREADS))
-    (stall,) = [finding for finding in report.findings if finding.code == "callback-stall"]
+    stall = the(report, "callback-stall")
     assert f" in {named}, train.py:87" in stall.title
     assert stall.action.startswith(action)
 
@@ -569,19 +582,15 @@ def test_what_a_loop_calls_is_a_cause_of_its_own(
     stacks: tuple[tuple[Line, ...], tuple[Line, ...]], titles: list[str], tmp_path: Path
 ) -> None:
     report = analyzed(tmp_path, python_group(between(*stacks), THREADS))
-    found = [row for row in report.findings if row.code == "callback-stall"]
-    assert [row.title.partition("between steps ")[2] for row in found] == titles
-    idle = report.results.ledger
-    assert idle is not None
-    between_ps = idle.devices[0].states["between"]
-    lost_ps = sum(row.loss.ps_per_step for row in found if row.loss)
-    assert lost_ps == pytest.approx(between_ps if titles else 0, abs=2)
+    costs = costs_between_steps(report)
+    assert list(costs) == titles
+    assert sum(costs.values()) == pytest.approx(1 if titles else 0)
 
 
 def test_a_loop_of_numpy_over_python_is_own_code(tmp_path: Path) -> None:
     stacks = (VECTORIZED, LOOP, MODULE), (ROW, VECTORIZED, LOOP, MODULE)
     report = analyzed(tmp_path, python_group(between(*stacks), THREADS))
-    (stall,) = (row for row in report.findings if row.code == "callback-stall")
+    stall = the(report, "callback-stall")
     assert stall.action.startswith("Write its loops with NumPy on whole arrays")
 
 
@@ -596,7 +605,7 @@ def test_where_no_line_has_half_of_the_time_the_function_around_is_named(tmp_pat
         for number, (t_ns, thread, stack) in enumerate(between(around, around))
     ]
     report = analyzed(tmp_path, python_group(samples, THREADS))
-    (stall,) = (row for row in report.findings if row.code == "callback-stall")
+    stall = the(report, "callback-stall")
     assert stall.title.endswith("between steps in row, train.py:8")
 
 
@@ -629,15 +638,9 @@ def test_a_gap_is_divided_where_the_loop_goes_on(
     parts: tuple[int, int, int], costs: dict[str, float], tmp_path: Path
 ) -> None:
     """Half way between two samples: a gap of 19 ms, the last of which ends 0.7 ms earlier."""
-    report = analyzed(tmp_path, python_group(in_turn(parts), THREADS))
-    found = [row for row in report.findings if row.code == "callback-stall"]
-    assert [row.title.partition("between steps ")[2] for row in found] == list(costs)
-    ledger = report.results.ledger
-    assert ledger is not None
-    whole_ps = ledger.devices[0].states["between"]
-    for row, ms in zip(found, costs.values(), strict=True):
-        assert row.loss is not None
-        assert row.loss.ps_per_step / whole_ps == pytest.approx(ms / 18.3, abs=0.04)
+    found = costs_between_steps(analyzed(tmp_path, python_group(in_turn(parts), THREADS)))
+    assert list(found) == list(costs)
+    assert [*found.values()] == pytest.approx([ms / 18.3 for ms in costs.values()], abs=0.04)
 
 
 INFO: Line = ("logging/__init__.py", "info", 1539, False)
@@ -652,12 +655,7 @@ def test_what_is_logged_is_one_cause(
         (t_ns, thread, (*inner, *stack) if stack[0] in (ROW, COLUMN) else stack)
         for t_ns, thread, stack in in_turn((9, 10, 0))
     ]
-    report = analyzed(tmp_path, python_group(samples, THREADS))
-    found = [row for row in report.findings if row.code == "callback-stall"]
-    ledger = report.results.ledger
-    assert ledger is not None
-    whole_ps = ledger.devices[0].states["between"]
-    parts = [row.loss.ps_per_step / whole_ps for row in found if row.loss]
+    parts = costs_between_steps(analyzed(tmp_path, python_group(samples, THREADS))).values()
     assert sorted(parts) == pytest.approx([each / 18.3 for each in ms], abs=0.06)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+
+import pytest
 
 from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios.model import ORIGIN_PS, Step, ms, new_trace
@@ -28,45 +31,61 @@ def steps_of(trace: CudaTrace, folder: Path) -> HostSteps:
     return found
 
 
-def bounds(found: HostSteps) -> list[tuple[float, float]]:
-    """Start and end of each step in milliseconds."""
-    return [((s.start_ps - ORIGIN_PS) / MS, (s.end_ps - ORIGIN_PS) / MS) for s in found.steps]
-
-
-def running(
-    names: list[str], ordinal: int = 0, trace: CudaTrace | None = None, first_ms: int = 0
-) -> CudaTrace:
-    """One kernel of each name, 1 ms every 2 ms, from `first_ms` on."""
-    trace = CudaTrace() if trace is None else trace
-    for place, name in enumerate(names):
-        start = first_ms + 2 * place
-        trace.kernel(ordinal, start * MS, (start + 1) * MS, name=name)
-    return trace
-
-
-def test_a_step_is_what_runs_between_two_anchors(tmp_path: Path) -> None:
-    found = steps_of(running([*KERNELS * 4]), tmp_path)
-    assert (found.method, found.basis) == ("period", "device")
-    assert bounds(found) == [(0, 8), (8, 16), (16, 24), (24, 31)]
-
-
-def test_a_cut_period_at_the_end_is_no_step(tmp_path: Path) -> None:
-    found = steps_of(running([*KERNELS * 4, "a", "b"]), tmp_path)
-    # The rarest kernel is the anchor now; after its last occurrence two of four kernels are left.
-    assert bounds(found) == [(6, 14), (14, 22), (22, 30)]
-
-
-def test_the_busiest_device_counts(tmp_path: Path) -> None:
-    trace = running(["x", "y", "z"])
-    assert len(steps_of(running([*KERNELS * 3], 1, trace), tmp_path).steps) == 3
-
-
-def test_noise_that_repeats_three_times_is_no_step(tmp_path: Path) -> None:
+def noise() -> list[str]:
+    """Kernels by chance, among which three occur together three times."""
     chance = Random(7)
     names = [f"k{chance.randrange(12)}" for _ in range(120)]
     for place in (10, 50, 90):
         names[place : place + 3] = ["once", "twice", "thrice"]
-    assert steps_of(running(names), tmp_path).method == "none"
+    return names
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        pytest.param(
+            [(KERNELS * 4, 0)], [(0, 8), (8, 16), (16, 24), (24, 31)], id="from anchor to anchor"
+        ),
+        pytest.param(
+            # The rarest kernel is the anchor now; after its last occurrence two of four kernels are left.
+            [((*KERNELS * 4, "a", "b"), 0)],
+            [(6, 14), (14, 22), (22, 30)],
+            id="a cut period at the end is no step",
+        ),
+        pytest.param(
+            [("xyz", 0), (KERNELS * 3, 0)],
+            [(0, 8), (8, 16), (16, 23)],
+            id="the busiest device counts",
+        ),
+        pytest.param([(noise(), 0)], [], id="what repeats three times in noise is no step"),
+        pytest.param(
+            # GPU 0 is the busiest, and begins each repetition 3 ms later: at 6 ms and every 8 after that.
+            [(("z", *KERNELS * 4), 4), (KERNELS * 4, 3)],
+            [(3, 11), (11, 19), (19, 27), (27, 37)],
+            id="it begins with the first device that begins it",
+        ),
+        pytest.param(
+            # GPU 1 begins its first repetition when GPU 0 is at its second.
+            [((*KERNELS * 4, "z"), 0), (KERNELS * 4, 9)],
+            [(0, 8), (8, 16), (16, 24), (24, 31)],
+            id="devices that run apart are cut at the busiest",
+        ),
+    ],
+)
+def test_a_step_is_what_runs_between_two_anchors(
+    devices: list[tuple[Sequence[str], int]], expected: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    """Of each device a kernel of each name, 1 ms every 2 ms, from some millisecond on."""
+    trace = CudaTrace()
+    for ordinal, (names, first_ms) in enumerate(devices):
+        for place, name in enumerate(names):
+            start = first_ms + 2 * place
+            trace.kernel(ordinal, start * MS, (start + 1) * MS, name=name)
+    found = steps_of(trace, tmp_path)
+    assert found.method == ("period" if expected else "none")
+    assert [
+        ((step.start_ps - ORIGIN_PS) / MS, (step.end_ps - ORIGIN_PS) / MS) for step in found.steps
+    ] == expected
 
 
 def test_kernels_that_begin_together_are_of_one_step(tmp_path: Path) -> None:
@@ -75,23 +94,6 @@ def test_kernels_that_begin_together_are_of_one_step(tmp_path: Path) -> None:
         for name in KERNELS:
             trace.kernel(0, 0, MS, name=name)
     assert steps_of(trace, tmp_path).method == "none"
-
-
-# Several devices
-
-
-def test_a_step_begins_with_the_first_device_that_begins_it(tmp_path: Path) -> None:
-    trace = running(["z", *KERNELS * 4], first_ms=4)
-    found = steps_of(running([*KERNELS * 4], 1, trace, first_ms=3), tmp_path)
-    # GPU 0 is the busiest, and begins each repetition 3 ms later: at 6 ms and every 8 after that.
-    assert bounds(found) == [(3, 11), (11, 19), (19, 27), (27, 37)]
-
-
-def test_devices_that_run_apart_are_cut_at_the_busiest(tmp_path: Path) -> None:
-    trace = running([*KERNELS * 4, "z"])
-    found = steps_of(running([*KERNELS * 4], 1, trace, first_ms=9), tmp_path)
-    # GPU 1 begins its first repetition when GPU 0 is at its second.
-    assert bounds(found) == [(0, 8), (8, 16), (16, 24), (24, 31)]
 
 
 # Calls of a function

@@ -94,16 +94,26 @@ class Names:
             self._every[reads] = known
         return known
 
+    def each(
+        self,
+        indices: npt.NDArray[np.integer],
+        reads: Callable[[bytes], Any],
+        dtype: Any,
+        without: int,
+    ) -> npt.NDArray[Any]:
+        """What a function reads from each of these names, from a distinct one once; `without` for `NONE`."""
+        known = unique_ids(indices)
+        known = known[known != NONE]
+        values = np.full(len(self) + 1, without, dtype=dtype)
+        values[known] = self.read(known, reads)
+        result: npt.NDArray[Any] = values[indices]
+        return result
+
     def where(
         self, indices: npt.NDArray[np.integer], matches: Callable[[bytes], object]
     ) -> BoolArray:
         """Which of `indices` are names that match; each distinct name is asked once, `NONE` never matches."""
-        known = unique_ids(indices)
-        known = known[known != NONE]
-        is_match = np.zeros(len(self) + 1, dtype=np.bool_)
-        is_match[known] = list(map(bool, self.read(known, matches)))
-        result: BoolArray = is_match[indices]
-        return result
+        return self.each(indices, lambda name: bool(matches(name)), np.bool_, False)
 
     def matching(self, indices: npt.NDArray[np.integer], wanted: Iterable[bytes]) -> BoolArray:
         """Which of `indices` are names in `wanted`."""

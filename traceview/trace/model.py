@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -31,7 +31,7 @@ from traceview.base.record import (
     one_of,
 )
 from traceview.base.text import lazy_pattern
-from traceview.trace.columns import NONE, CollectiveCalls, DeviceColumns, HostColumns, Names
+from traceview.trace.columns import NONE, CollectiveCalls, DeviceColumns, HostColumns, Names, kept
 from traceview.trace.sidecar.hang import Hang
 from traceview.trace.sidecar.sidecar import NOTHING_RECORDED, Sidecar
 from traceview.xplane.columns import Instruction, ProgramBuffers, joined
@@ -255,16 +255,10 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     instructions: tuple[Instruction, ...]
     program_buffers: tuple[ProgramBuffers, ...]
 
+    @kept
     def once(self, make: Callable[[Recording], T]) -> T:
         """What a function makes of this recording; several topics may ask for it."""
-        made = self._made.get(make)
-        if made is None:
-            made = self._made[make] = make(self)
-        return made
-
-    @cached_property
-    def _made(self) -> dict[Callable[[Recording], Any], Any]:
-        return {}
+        return make(self)
 
     def device_key(self, device: int) -> str:
         """The name of a device in the report: `GPU:3`, or `host/GPU:3` in a run of several hosts, also where it lacks some."""

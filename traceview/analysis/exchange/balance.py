@@ -273,10 +273,8 @@ def _reason(
 
 
 def _of_states(ledger: Ledger, device: int) -> npt.NDArray[np.float64]:
-    result = np.zeros(len(State))
-    for state, ps in ledger.by_state(device).items():
-        result[state] = ps / (ledger.steps_of_device[device] or 1)
-    return result
+    of_state, count = ledger.by_state(device), ledger.steps_of_device[device] or 1
+    return np.array([of_state.get(state, 0) / count for state in State])
 
 
 def _work(

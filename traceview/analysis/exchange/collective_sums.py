@@ -236,9 +236,8 @@ def _of_ops(context: Context, rows: BoolArray) -> Iterator[CollectiveOp]:
         for part in (exposed, waits)
     )
     found = []
-    # Those without a name by kernel. On replicas each has a name of its own for it: that of the first stands for all.
-    name = np.where(collectives.op == NONE, collectives.name, collectives.op)
-    name = name[collectives.first][collectives.collective]
+    # On replicas each has a name of its own for it: that of the first stands for all.
+    name = collectives.label[collectives.first][collectives.collective]
     chosen = np.flatnonzero(rows)
     for group in groups_of(trace.device_columns.instruction[collectives.row[chosen]], name[chosen]):
         of_op = chosen[group]

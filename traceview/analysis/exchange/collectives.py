@@ -144,12 +144,10 @@ EXPOSED: Final = Rule(
             "Gather what no turn changes, such as weights, before the loop, and divide the sum of its gradients behind it.",
             "Weights that were gathered before a `scan` of 12 batches left 10 of 20 ms (JAX 0.10, two cores). It takes more memory.",
         ),
-        "sharding": _ONE_SHARDING,
-        "jax-sharding": _ONE_SHARDING,
+        **dict.fromkeys(("sharding", "jax-sharding"), _ONE_SHARDING),
         **dict.fromkeys(("one_by_one", "jax-one_by_one"), _ONE_COLLECTIVE),
-        "rows": _FEWER_ROWS,
+        **dict.fromkeys(("rows", "jax-rows"), _FEWER_ROWS),
         "jax-own_rows": _OWN_ROWS,
-        "jax-rows": _FEWER_ROWS,
         **dict.fromkeys(("activations", "jax-activations"), _LESS_ACTIVATIONS),
         "jax": (
             "Exchange less often: a larger batch per device.",
@@ -338,9 +336,9 @@ def _many(context: Context) -> BoolArray:
     """Which are small, or where no bytes are recorded outside of the optimizer; none if they are few in a step, or the fewer."""
     collectives = context.collectives
     sizes = collectives.bytes_moved[collectives.collective]
-    names = {op: context.trace.names.text(op) or "" for op in unique_ids(collectives.op).tolist()}
-    own = [op for op, name in names.items() if name and not OPTIMIZER_SCOPE.search(name.encode())]
-    chosen = is_in(collectives.op.astype(np.int64), np.array(sorted(own), dtype=np.int64))
+    chosen = context.trace.names.where(
+        collectives.op, lambda name: name and not OPTIMIZER_SCOPE.search(name)
+    )
     is_known = sizes != UNKNOWN_BYTES
     chosen[is_known] = sizes[is_known] <= SMALL.limits["most_bytes"]
     # What stages of a pipeline send waits for each other.
@@ -417,8 +415,7 @@ _LOOP: Final = lazy_pattern(rb"(?:^|/)while(?:_\d+)?/")
 def _moves_parts(context: Context) -> bool:
     """Whether most collectives are those with which XLA gives arrays another sharding; those of a program have other names."""
     collectives = context.collectives
-    op = np.where(collectives.op == NONE, collectives.name, collectives.op)
-    moves = context.trace.names.where(op, _MOVE.match)
+    moves = context.trace.names.where(collectives.label, _MOVE.match)
     return bool(2 * np.count_nonzero(moves) > moves.size)
 
 
@@ -468,10 +465,9 @@ def _in_loop(context: Context) -> BoolArray:
     """Which collectives are of ops that a step runs several times, in a loop, if by these it exchanges most; else none."""
     collectives = context.collectives
     instruction = context.trace.device_columns.instruction[collectives.row]
-    op = np.where(collectives.op == NONE, collectives.name, collectives.op)
     # Kernels of NCCL have one name for all.
-    known = (instruction != NONE) | context.trace.names.where(op, _LOOP.search)
-    of_step = labels(op, collectives.device, collectives.step)
+    known = (instruction != NONE) | context.trace.names.where(collectives.label, _LOOP.search)
+    of_step = labels(collectives.label, collectives.device, collectives.step)
     in_loop: BoolArray = known & (np.bincount(of_step)[of_step] >= EXPOSED.limits["turn_count"])
     in_loop &= collectives.kind != CollectiveKind.SEND_RECV
     # A small program that runs for each of many arrays has no loop.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from msgspec.structs import asdict, replace
 
-from traceview.base.ids import groups_of, unique_inverse
+from traceview.base.ids import groups_of
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
@@ -441,9 +441,8 @@ def with_final_classes(
     """The events with classes instead of kinds: copies get the direction of the host call that issued them."""
     kind = columns.class_.copy()
     linked = np.flatnonzero((kind == NameKind.LINKED_COPY) & (columns.launch != NONE))
-    calls, index = unique_inverse(host_name[columns.launch[linked]])
-    directions = np.array([copy_direction(names[call]) for call in calls.tolist()], dtype=np.uint8)
-    kind[linked] = directions[index]
+    calls = host_name[columns.launch[linked]]
+    kind[linked] = names.each(calls, copy_direction, np.uint8, NameKind.LINKED_COPY)
     return replace(
         columns,
         class_=_CLASS_OF_KIND[kind],

@@ -45,21 +45,27 @@ def find_launches(correlation_id: Int64Array, host: HostColumns) -> Int64Array:
 class EventsAround:
     """Some events of hosts, and which of them is the innermost around others; each thread is nested on first use.
 
-    `rows`: of the events, int64. `thread_of_line`: int32; lines of one thread nest together.
+    `rows`: of the events, int64. `thread_of_line`: int32; lines of one thread nest together, without it each by itself.
     """
 
-    def __init__(self, rows: Int64Array, host: HostColumns, thread_of_line: Int32Array) -> None:
+    def __init__(
+        self, rows: Int64Array, host: HostColumns, thread_of_line: Int32Array | None = None
+    ) -> None:
         self._rows = rows
         self._host = host
         self._thread_of_line = thread_of_line
-        self._thread = thread_of_line[host.line[rows]]
+        self._thread = self._threads(rows)
+
+    def _threads(self, rows: Int64Array) -> Int32Array:
+        lines = self._host.line[rows]
+        return lines if self._thread_of_line is None else self._thread_of_line[lines]
 
     def innermost(self, rows: Int64Array) -> Int64Array:
         """The index of the innermost event around the start of each host row on its thread, `NONE` without one."""
         result = np.full(rows.size, NONE, dtype=np.int64)
         if not self._rows.size:
             return result
-        thread = self._thread_of_line[self._host.line[rows]]
+        thread = self._threads(rows)
         for number in unique_ids(thread).tolist():
             indices, nest = self._on_thread(number)
             if indices.size:
@@ -81,11 +87,11 @@ def innermost_value(
     carriers: Int64Array,
     values: npt.NDArray[np.integer],
     host: HostColumns,
-    thread_of_line: Int32Array,
+    thread_of_line: Int32Array | None = None,
 ) -> Int64Array:
     """For each host row the value of the innermost carrier around its start on its thread; else `NONE`.
 
-    `carriers`: host rows, each with one of `values`.
+    `carriers`: host rows, each with one of `values`. `thread_of_line`: as of `EventsAround`.
     """
     around = EventsAround(carriers, host, thread_of_line).innermost(rows)
     return np.concatenate((values, (NONE,)))[around].astype(np.int64, copy=False)

@@ -67,12 +67,11 @@ _MANGLED: Final = lazy_pattern(rb"(?:13__nv_|12hip_|8)(bfloat16)|(?:6__|4)(half)
 
 # `sgemm`, `hcudnn`, `gcgemm`: the type letter of BLAS, on ordinary cores.
 _BLAS_WORD: Final = lazy_pattern(rb"(?:g?([sdhcz]))(?:gemm|cudnn)")
-_BLAS_TYPES: Final = {
-    b"s": NumberFormat.FP32,
-    b"c": NumberFormat.FP32,
-    b"d": NumberFormat.FP64,
-    b"z": NumberFormat.FP64,
+_TYPES_OF_LETTER: Final = {
+    b"b": NumberFormat.BF16,
     b"h": NumberFormat.FP16,
+    **dict.fromkeys((b"s", b"c"), NumberFormat.FP32),
+    **dict.fromkeys((b"d", b"z"), NumberFormat.FP64),
 }
 # `s16816gemm`, `h884cudnn`, `s1688tf32gemm`: letter of the accumulator and shape of the matrix instruction.
 _MATRIX_WORD: Final = lazy_pattern(
@@ -92,14 +91,6 @@ _MATRIX_WORK: Final = lazy_pattern(
 _NVJET: Final = lazy_pattern(rb"nvjet_(?:sm\d+_)?(qq|tst|tss|hsh|hss|hhh)")
 _NVJET_TYPES: Final = {b"t": NumberFormat.BF16, b"h": NumberFormat.FP16, b"q": NumberFormat.FP8}
 _TENSILE: Final = lazy_pattern(rb"Cijk(?:_[A-Z][a-z]+){2,4}_(?:([FB]8)|(I8|4xi8)|([BHSDCZ]))(\w*)")
-_TENSILE_TYPES: Final = {
-    b"B": NumberFormat.BF16,
-    b"H": NumberFormat.FP16,
-    b"S": NumberFormat.FP32,
-    b"C": NumberFormat.FP32,
-    b"D": NumberFormat.FP64,
-    b"Z": NumberFormat.FP64,
-}
 _TENSILE_MATRIX_UNIT: Final = lazy_pattern(rb"_MI[1-9]\d*x\d+")
 
 
@@ -146,7 +137,7 @@ def _of_word(word: bytes) -> tuple[set[NumberFormat], re.Match[bytes] | None]:
         formats.add(NumberFormat.FP8)
     blas = _BLAS_WORD.match(word)
     if blas:
-        formats.add(_BLAS_TYPES[blas[1]])
+        formats.add(_TYPES_OF_LETTER[blas[1]])
     return formats, _MATRIX_WORD.match(word)
 
 
@@ -174,7 +165,7 @@ def _of_tensile(match: re.Match[bytes]) -> KernelName:
     if fp8 or int8:
         precision = NumberFormat.FP8 if fp8 else NumberFormat.INT8
     else:
-        precision = _TENSILE_TYPES[letter]
+        precision = _TYPES_OF_LETTER[letter.lower()]
     if letter == b"S" and rest.startswith((b"_MX_", b"X")):
         precision = NumberFormat.TF32
     return KernelName(precision, _TENSILE_MATRIX_UNIT.search(match.string) is not None, True)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.ids import unique_ids, unique_inverse
+from traceview.base.ids import unique_inverse
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
@@ -95,12 +95,7 @@ def uses_variable(type_: bytes) -> bool:
 def event_phases(recording: Recording) -> npt.NDArray[np.uint8]:
     """The phase of every device event, uint8; copies and fills have none, collectives are reduction."""
     columns = recording.device_columns
-    used = unique_ids(columns.op)
-    used = used[used != NONE]
-    # The last entry is that of `NONE`.
-    of_name = np.full(len(recording.names) + 1, Phase.UNKNOWN, dtype=np.uint8)
-    of_name[used] = recording.names.read(used, phase_of)
-    phase = of_name[columns.op]
+    phase = recording.names.each(columns.op, phase_of, np.uint8, Phase.UNKNOWN)
     phase[columns.class_ > ActivityClass.COLLECTIVE] = Phase.UNKNOWN
     phase[columns.class_ == ActivityClass.COLLECTIVE] = Phase.REDUCTION
     return phase

@@ -74,11 +74,11 @@ class FileSummary(Struct, frozen=True):
 
     host: str
     bytes: int
-    device_names: tuple[str, ...]
-    device_names_with_lines: tuple[str, ...]
-    profile_start_ns: int | None
-    duration_ns: int | None
     damage: str | None
+    device_names: tuple[str, ...] = ()
+    device_names_with_lines: tuple[str, ...] = ()
+    profile_start_ns: int | None = None
+    duration_ns: int | None = None
     plane_count: int = 0
 
 
@@ -104,17 +104,16 @@ def find_runs(path: Location) -> tuple[RunFiles, ...]:
             path = path.asked()
         if path.is_file():
             return (_run(path.parent, [path], None),)
-        if path.exists() and not path.is_dir():
-            raise TraceNotFoundError(f"{path}: not a file or directory that can hold a trace")
-        exists = path.is_dir()
-        if exists and isinstance(path, Path):
+        if not path.is_dir():
+            other = "not a file or directory that can hold a trace"
+            what = other if path.exists() else "no such file or directory"
+            raise TraceNotFoundError(f"{path}: {what}")
+        if isinstance(path, Path):
             os.scandir(path).close()  # raises where reading it is not permitted
-    except FileNotFoundError:
-        exists = False
+    except FileNotFoundError as error:
+        raise TraceNotFoundError(f"{path}: no such file or directory") from error
     except OSError as error:
         raise TraceNotFoundError(f"{path}: {error.strerror}") from error
-    if not exists:
-        raise TraceNotFoundError(f"{path}: no such file or directory")
     files: dict[Location, list[Location]] = {}
     other_output: list[str] = []
     not_files = [path] if path.name.endswith(SUFFIX) else []
@@ -263,7 +262,7 @@ def _summarize_file(path: Location) -> FileSummary:
         planes, faults = read_summary(path)
     except (TraceFormatError, TraceNotFoundError) as error:
         reason = error.message.removeprefix(f"{path}: ")
-        return FileSummary(host_of(path), size, (), (), None, None, reason)
+        return FileSummary(host_of(path), size, reason)
     start, stop = profile_times(planes)
     devices = {
         f"{plane.kind.name}:{plane.ordinal}": len(plane.payloads)
@@ -273,10 +272,10 @@ def _summarize_file(path: Location) -> FileSummary:
     return FileSummary(
         host_of(path),
         size,
-        tuple(devices),
-        tuple(name for name, count in devices.items() if count),
-        start,
-        stop - start if start is not None and stop is not None else None,
-        faults[0].reason if faults else None if planes else _NO_PLANES,
-        len(planes),
+        damage=faults[0].reason if faults else None if planes else _NO_PLANES,
+        device_names=tuple(devices),
+        device_names_with_lines=tuple(name for name, count in devices.items() if count),
+        profile_start_ns=start,
+        duration_ns=stop - start if start is not None and stop is not None else None,
+        plane_count=len(planes),
     )

@@ -125,6 +125,11 @@ class Collectives(Struct, frozen=True, eq=False, dict=True):
         return self.start_ps + self.duration_ps
 
     @cached_property
+    def label(self) -> Int32Array:
+        """The op that asked for it, by kernel where that is not recorded; int32 `[n]`."""
+        return np.where(self.op == NONE, self.name, self.op)
+
+    @cached_property
     def first(self) -> Int64Array:
         """The first row of each collective, int64 `[collectives]`."""
         return np.flatnonzero(np.diff(self.collective, prepend=-1))
@@ -299,9 +304,8 @@ def _labels(
     is_replica = np.array(
         [device.kind == "replica" for device in recording.device_list], dtype=np.bool_
     )
-    name = np.where(
-        is_replica[columns.device[rows]] if rows.size else False, NONE, columns.name[rows]
-    ).astype(np.int64)
+    device = columns.device[rows]
+    name = np.where(is_replica[device], NONE, columns.name[rows]).astype(np.int64)
     of_name = labels(name)
     lacking = np.zeros(of_name.max(initial=-1) + 1, dtype=np.bool_)
     lacking[of_name[calls.instance == NONE]] = True
@@ -310,7 +314,7 @@ def _labels(
     for place, hosts in enumerate(step_groups(recording.hosts)):
         apart[list(hosts)] = place
     keys = [
-        apart[recording.host_of_device[columns.device[rows]]] if rows.size else name,
+        apart[recording.host_of_device[device]],
         np.where(by_keys, NONE, name),
         np.where(by_keys, calls.group, NONE),
         members,
@@ -413,12 +417,10 @@ def _kinds(
     called = np.append(recording.host_columns.name, NONE)[calls.call]
     kind = np.zeros(rows.size, dtype=np.uint8)
     for name in (recording.device_columns.name[rows], called, op):
-        unknown = np.flatnonzero((kind == CollectiveKind.UNKNOWN) & (name != NONE))
-        names, index = unique_inverse(name[unknown])
-        kinds = np.array(
-            [collective_kind(recording.names[i]) for i in names.tolist()], dtype=np.uint8
+        unknown = kind == CollectiveKind.UNKNOWN
+        kind[unknown] = recording.names.each(
+            name[unknown], collective_kind, np.uint8, CollectiveKind.UNKNOWN
         )
-        kind[unknown] = kinds[index]
     return kind
 
 

@@ -25,11 +25,10 @@ def component_of_rows(
     executes = names.matching(host.name[consumers], [b"ExecutorState::Process"])
     key = consumer_key[executes]
     component = np.where(is_in(key, producer_key[calls]), key, NONE)
-    lines = np.arange(runs_model.size, dtype=np.int32)
-    return innermost_value(rows, consumers[executes], component, host, lines)
+    return innermost_value(rows, consumers[executes], component, host)
 
 
-def components_around(names: Names, host: HostColumns, runs_model: BoolArray) -> Int64Array:
+def components_around(names: Names, host: HostColumns) -> Int64Array:
     """By component the one in which its function was called, `NONE` where that is in none, int64 `[keys]`.
 
     An op that calls functions, such as a loop, calls the next one where the last one has ended (`ExecutorDoneCallback`).
@@ -40,12 +39,9 @@ def components_around(names: Names, host: HostColumns, runs_model: BoolArray) ->
         host.name[consumers], [b"ExecutorState::Process", b"ExecutorDoneCallback"]
     )
     known = np.where(is_in(consumer_key, producer_key[runs]), consumer_key, NONE)[carries]
-    lines = np.arange(runs_model.size, dtype=np.int32)
     size = int(max(producer_key.max(initial=NONE), consumer_key.max(initial=NONE))) + 1
     around = np.full(size, NONE, dtype=np.int64)
-    around[producer_key[runs]] = innermost_value(
-        producers[runs], consumers[carries], known, host, lines
-    )
+    around[producer_key[runs]] = innermost_value(producers[runs], consumers[carries], known, host)
     return around
 
 
@@ -142,8 +138,7 @@ def functions_of_loops(names: Names, host: HostColumns) -> Int64Array:
     calls = np.flatnonzero(names.matching(host.name[:], [_FUNCTION]))
     stages = np.flatnonzero(names.where(host.name[:], _STAGE.fullmatch)) if calls.size else calls
     is_body = names.where(host.name[stages], _BODY.fullmatch).astype(np.int64)
-    lines = np.arange(int(host.line[:].max(initial=0)) + 1, dtype=np.int32)
-    result: Int64Array = calls[innermost_value(calls, stages, is_body, host, lines) == 1]
+    result: Int64Array = calls[innermost_value(calls, stages, is_body, host) == 1]
     return result
 
 
@@ -156,6 +151,5 @@ def ops_of_loops(
     if not runs.size:
         return runs
     rows = np.flatnonzero(is_work & ~runs_model[host.line])
-    lines = np.arange(runs_model.size, dtype=np.int32)
-    result: Int64Array = rows[innermost_value(rows, runs, runs, host, lines) != NONE]
+    result: Int64Array = rows[innermost_value(rows, runs, runs, host) != NONE]
     return result

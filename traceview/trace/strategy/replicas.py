@@ -6,7 +6,7 @@ Threads do not identify a replica, because components move between them; nor doe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Final
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.base.ids import labels, unique_ids, unique_inverse
+from traceview.base.ids import labels, unique_counts, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE, DeviceColumns, HostColumns, Names, device_columns
@@ -63,13 +63,10 @@ _KNOWN_RATIO: Final = 0.25
 """Of the ops of a component: with a number in so many names, those without one do not count. A choice of ours."""
 
 
-class _NameFacts(Struct, frozen=True, eq=False):
-    """Per name of the trace: whether it is an op that does work, a collective, or of a part of a step, and its replica."""
-
-    of_step: BoolArray
-    work: BoolArray
-    collective: BoolArray
-    replica: Int64Array
+_FACTS: Final = np.dtype(
+    [("work", np.bool_), ("collective", np.bool_), ("of_step", np.bool_), ("replica", np.int64)]
+)
+"""Of a name: whether it is an op that does work, a collective, or of a part of a step, and its replica."""
 
 
 class Replicas(Struct, frozen=True, eq=False):
@@ -87,15 +84,16 @@ def find_replicas(
     lines: Sequence[LineInfo], names: Names, columns: HostColumns, captured: Sidecar
 ) -> Replicas:
     """The replicas of a host that runs on CPUs only; where names show a single one, the logical CPU devices that it asks for."""
-    facts = _name_facts(names, int(highest_replicas(names, [unique_ids(columns.name)])[0]))
+    highest = int(highest_replicas(names, [unique_ids(columns.name)])[0])
+    facts = np.fromiter((_facts_of(name, highest) for name in names), _FACTS, len(names))
     runs_model = np.array([line.runs_model for line in lines], dtype=np.bool_)
-    is_work = facts.work[columns.name]
+    is_work = facts["work"][columns.name]
     rows = np.flatnonzero(is_work & runs_model[columns.line])
     replica = _replica_of_rows(names, columns, runs_model, rows, facts)
     inside = ops_of_loops(names, columns, runs_model, is_work)
     if inside.size:
         # Nothing says who runs a data set; where there is one replica it does.
-        named = facts.replica[columns.name[inside]]
+        named = facts["replica"][columns.name[inside]]
         nobody = 0 if replica.max(initial=0) <= 0 else _SHARED
         replica = np.append(replica, np.where(named != NONE, named, nobody))
         rows = np.append(rows, inside)
@@ -109,38 +107,34 @@ def find_replicas(
     if not numbers.size:
         return Replicas(shared_rows=rows)
     own = rows[is_owned]
-    is_collective = facts.collective[columns.name[own]]
+    is_collective = facts["collective"][columns.name[own]]
     found = columns_of_ops(columns, own, device, columns.end_ps[own], is_collective)
     kind, model = (CPU, CPU) if is_placed else ("replica", None)
     devices = (Device(0, f"{kind}:{n}", "replica", n, model, {}) for n in numbers.tolist())
     return Replicas(tuple(devices), found, rows[~is_owned])
 
 
-def _name_facts(names: Names, highest: int) -> _NameFacts:
-    """What each name shows; `highest`: the highest replica in the names of the host."""
-    count = len(names)
-    of_step, work, collective = np.zeros((3, count), dtype=np.bool_)
-    replica = np.full(count, NONE, dtype=np.int64)
-    for index, name in enumerate(names):
-        work[index] = name == _PROGRAM
-        type_ = op_type(name)
-        if type_ is None:
-            continue
-        work[index] = not _NOT_WORK.fullmatch(type_)
-        of_step[index] = _OF_STEP in name
-        collective[index] = _COLLECTIVE.fullmatch(type_) is not None
-        number = replica_in(name, highest)
-        replica[index] = NONE if number is None else number
-    return _NameFacts(of_step, work, collective, replica)
+def _facts_of(name: bytes, highest: int) -> tuple[bool, bool, bool, int]:
+    """What a name shows; `highest`: the highest replica in the names of the host."""
+    type_ = op_type(name)
+    if type_ is None:
+        return name == _PROGRAM, False, False, NONE
+    is_work, is_collective = not _NOT_WORK.fullmatch(type_), bool(_COLLECTIVE.fullmatch(type_))
+    replica = replica_in(name, highest)
+    return is_work, is_collective, _OF_STEP in name, NONE if replica is None else replica
 
 
 def _replica_of_rows(
-    names: Names, host: HostColumns, runs_model: BoolArray, rows: Int64Array, facts: _NameFacts
+    names: Names,
+    host: HostColumns,
+    runs_model: BoolArray,
+    rows: Int64Array,
+    facts: npt.NDArray[np.void],
 ) -> Int64Array:
-    """Replica of each op row, `_SHARED` where nothing assigns it."""
+    """Replica of each op row, `_SHARED` where nothing assigns it. `facts`: of all names."""
     component = component_of_rows(names, host, runs_model, rows)
     name = host.name[rows]
-    named = facts.replica[name]
+    named = facts["replica"][name]
     result = np.where(named != NONE, named, _SHARED)
     # Without a graph around, Python calls the program, on the only device that can be.
     result[names.matching(name, [_PROGRAM])] = 0
@@ -153,10 +147,10 @@ def _replica_of_rows(
         by_all = most_frequent(own, np.maximum(number, 0), size)
         by_numbered = most_frequent(own[has_number], number[has_number], size)
         replica = np.where(numbered >= _KNOWN_RATIO * count, by_numbered, by_all)
-        is_step = np.bincount(own, facts.of_step[name[in_component]], size) > 0
-        around = components_around(names, host, runs_model)
+        is_step = np.bincount(own, facts["of_step"][name[in_component]], size) > 0
+        around = components_around(names, host)
         result[in_component] = replica[_callers(around, (numbered > 0) | is_step)][own]
-    collective = np.flatnonzero(facts.collective[name] & ~in_component & (named == NONE))
+    collective = np.flatnonzero(facts["collective"][name] & ~in_component & (named == NONE))
     if collective.size:
         replicas = int(result.max(initial=0)) + 1
         result[collective] = _deal_out(names, host, rows[collective], replicas)
@@ -340,8 +334,7 @@ def _meet_others(names: Names, columns: HostColumns, rows: Int64Array) -> BoolAr
     """Ops inside which their thread waits for those of other devices: collectives, whatever the program calls them."""
     meetings = np.flatnonzero(names.matching(columns.name[:], _RENDEZVOUS))
     result = np.zeros(rows.size, dtype=np.bool_)
-    lines = np.arange(columns.line[:].max(initial=0) + 1, dtype=np.int32)
-    around = EventsAround(rows, columns, lines).innermost(meetings)
+    around = EventsAround(rows, columns).innermost(meetings)
     result[around[around != NONE]] = True
     return result
 
@@ -395,11 +388,9 @@ def gradient_counts(recording: Recording, device: int) -> dict[int, int]:
     highest = int(recording.once(_highest_of_hosts)[recording.device_list[device].host])
     is_gradient = columns.class_[rows] == ActivityClass.COMPUTE
     is_gradient &= recording.once(event_phases)[rows] == Phase.BACKWARD
-    names, index = unique_inverse(columns.op[rows][is_gradient])
-    texts = (b"" if name == NONE else recording.names[name] for name in names.tolist())
-    replica = np.array([_replica_of_op(text, highest) for text in texts], dtype=np.int64)
-    replicas, place = unique_inverse(np.maximum(replica, 0))
-    count = np.bincount(place[index], minlength=replicas.size)
+    of_op = partial(_replica_of_op, highest=highest)
+    replica = recording.names.each(columns.op[rows][is_gradient], of_op, np.int64, NONE)
+    replicas, count = unique_counts(np.maximum(replica, 0))
     return dict(zip(replicas.tolist(), count.tolist(), strict=True))
 
 
@@ -419,18 +410,15 @@ def highest_replicas(names: Names, of_hosts: Sequence[Int64Array]) -> Int64Array
 
     `of_hosts`: by host, indices of names, or `NONE`. Ops that only send to another device or receive from it count too.
     """
-    number = np.array(
-        [
-            int(match[1])
-            if b"replica_" in text and (match := _REPLICA_SCOPE.search(text[:LONGEST_NAME]))
-            else NONE
-            for text in names
-        ]
-        # The entry of `NONE`.
-        + [NONE],
-        dtype=np.int64,
-    )
+    # The last entry is that of `NONE`.
+    number = np.append(names.every(_scope_number, np.int64), NONE)
     return np.array([number[own].max(initial=NONE) for own in of_hosts], dtype=np.int64)
+
+
+def _scope_number(name: bytes) -> int:
+    # Most names have none, which is found faster.
+    match = _REPLICA_SCOPE.search(name[:LONGEST_NAME]) if b"replica_" in name else None
+    return int(match[1]) if match else NONE
 
 
 def replica_in(path: bytes, highest: int) -> int | None:

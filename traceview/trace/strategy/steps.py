@@ -96,8 +96,7 @@ def _function_markers(recording: Recording) -> _Markers | None:
     rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
     # The function is the innermost `tf.function` call around on the same line.
     called = columns.stat("tf_function_call").row
-    lines = np.arange(len(recording.lines), dtype=np.int32)
-    function = innermost_value(rows, called, columns.name[called], columns, lines)
+    function = innermost_value(rows, called, columns.name[called], columns)
     thread = recording.thread_of_line[columns.line[rows]]
     # The components of one call, one per device, share its id.
     call = columns.stat("id").at(rows, NONE)
@@ -138,16 +137,16 @@ def _stored_groups(recording: Recording, stored: Sequence[StoredStep]) -> tuple[
 def _between_markers(recording: Recording, markers: _Markers) -> HostSteps:
     columns = recording.host_columns
     begins = columns.start_ps[markers.row].tolist()
-    work = _work_of_steps(recording, markers)
+    work_begins, last_end_ps, is_behind = _work_of_steps(recording, markers)
     basis, used = "marker", list(range(len(begins)))
     # A call ends when the last of its components ends.
     components = markers.roots.row[markers.roots.step == used[-1]]
-    ends = [max(int(columns.end_ps[components].max()), work.last_end_ps)]
+    ends = [max(int(columns.end_ps[components].max()), last_end_ps)]
     # Replicas run on the host itself, which cannot run ahead of them.
     has_planes = any(device.kind != "replica" for device in recording.device_list)
-    runs_ahead = has_planes and work.is_behind
+    runs_ahead = has_planes and is_behind
     if runs_ahead:
-        basis, begins = "device", work.start_ps.tolist()
+        basis, begins = "device", work_begins.tolist()
     elif not has_planes and (runs := _runs_behind(recording, markers)):
         # The last program has no successor to end it.
         basis, used, begins, ends = "device", list(runs), list(runs.values()), []
@@ -201,19 +200,10 @@ def _numbers(recorded: list[int | None]) -> list[int]:
     return known if len(known) == len(recorded) and grows else list(range(len(recorded)))
 
 
-class _Work(Struct, frozen=True, eq=False):
-    """What the devices did for each marker. `start_ps`: when they began with that, int64 `[n]`, `_NEVER` without.
-
-    `last_end_ps`: when they had done all for the last marker. `is_behind`: whether the host runs ahead: they work on each step, in
-    order, and for much of their time on one when the next has begun.
+def _work_of_steps(recording: Recording, markers: _Markers) -> tuple[Int64Array, int, bool]:
+    """When the devices began with what each marker launched, int64 `[n]`, `_NEVER` without; when they had done all for the last one;
+    and whether the host runs ahead: they work on each step, in order, and for much of their time on one when the next has begun.
     """
-
-    start_ps: Int64Array
-    last_end_ps: int
-    is_behind: bool
-
-
-def _work_of_steps(recording: Recording, markers: _Markers) -> _Work:
     device = recording.device_columns
     rows = np.flatnonzero(device.launch != NONE)
     launched, place = unique_inverse(device.launch[rows])
@@ -230,7 +220,7 @@ def _work_of_steps(recording: Recording, markers: _Markers) -> _Work:
     whole_ps = int((end - start)[has_next].sum())
     in_order = first.size > 1 and first[-1] < _NEVER and (np.diff(first) > 0).all()
     is_behind = bool(in_order) and late_ps > RUN_AHEAD_RATIO * whole_ps
-    return _Work(first, int(end[~has_next].max(initial=0)), is_behind)
+    return first, int(end[~has_next].max(initial=0)), is_behind
 
 
 def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:
