@@ -257,7 +257,7 @@ BLOCKING: Final = (
 
 def _facts(report: Report) -> dict[str, str]:
     facts: dict[str, str] = {}
-    devices = report.results.device_time.devices if report.results.device_time else ()
+    devices = report.device_times
     if devices:
         kinds = dict.fromkeys(device.kind for device in devices)
         facts["kind of devices"] = ", ".join(DEVICE_KINDS[kind].words for kind in kinds)

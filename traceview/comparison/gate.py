@@ -359,16 +359,13 @@ def _step_time(report: Report) -> list[Value]:
 
 def _busy(report: Report) -> list[Value]:
     """Of the devices that compute; others are not busy, and need not be."""
-    times = report.results.device_time
-    rows = [row for row in (times.devices if times else ()) if row.is_in_use]
-    values = [Value(row.device, row.busy_ratio) for row in rows]
+    values = [Value(row.device, row.busy_ratio) for row in report.device_times if row.is_in_use]
     return values or _none(report, "device_time", "no device computed")
 
 
 def _memory_peak(report: Report) -> list[Value]:
-    times, without = report.results.device_time, "its allocator was not recorded"
-    rows = times.devices if times else ()
-    values = [Value(row.device, row.memory_peak_bytes, without) for row in rows]
+    without = "its allocator was not recorded"
+    values = [Value(row.device, row.memory_peak_bytes, without) for row in report.device_times]
     return values or _none(report, "device_time", "there is no device")
 
 
@@ -381,10 +378,9 @@ def _examples(report: Report) -> list[Value]:
 
 def _state(key: str, is_ratio: bool, report: Report) -> list[Value]:
     """The mean step of each device in a state, or its share of the step; a state that does not occur takes 0."""
-    ledger = report.results.ledger
     values = [
         Value(row.device, row.states.get(key, 0) / (max(row.step_ps, 1) if is_ratio else 1))
-        for row in (ledger.devices if ledger else ())
+        for row in report.device_states
     ]
     return values or _none(report, "ledger", "there is no device")
 

@@ -286,7 +286,7 @@ def _devices(reports: Sequence[Report]) -> dict[tuple[int, str], list[DeviceStat
     devices: dict[tuple[int, str], list[DeviceStates]] = {}
     for report in reports:
         hosts = [host.host for host in report.capture.hosts]
-        for row in report.results.ledger.devices if report.results.ledger else ():
+        for row in report.device_states:
             place = hosts.index(row.host) if row.host in hosts else len(hosts)
             devices.setdefault((place, row.device.rpartition("/")[2]), []).append(row)
     return devices
