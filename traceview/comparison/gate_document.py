@@ -50,7 +50,7 @@ def gate_section(result: GateResult) -> doc.Section:
         f"baseline {baseline.name}{_more(baseline)}" if baseline else None,
     )
     conditions = table("The conditions, what was measured, and the limits", rows, _COLUMNS)
-    blocks = (*facts, *conditions, *doc.notes(*_notes(result)))
+    blocks: tuple[doc.Block, ...] = (*facts, *conditions, *doc.notes(*_notes(result)))
     return doc.Section("gate", headline(result), blocks, is_folded=False)
 
 
