@@ -14,6 +14,7 @@ from tests.reports import (
     device_rows,
     finding,
     full_report,
+    known,
     lanes_of,
     loss,
     strip,
@@ -30,21 +31,18 @@ def report_on(device_count: int | None = None) -> Report:
     """
     report = full_report()
     results = report.results
-    idle, times, timeline = results.idle, results.device_time, results.timeline
-    assert idle is not None
-    assert times is not None
-    assert timeline is not None
+    idle, times = known(results.idle), known(results.device_time)
+    timeline = known(results.timeline)
     keys = [f"GPU:{ordinal}" for ordinal in range(device_count or 2)]
     (gap,) = idle.devices[0].gaps
     waiting = replace(idle.devices[0], gaps=(replace(gap, start_ps=90 * MS, duration_ps=10 * MS),))
     rows = []
     for ordinal in range(device_count or 0):
         row = device(ordinal)
-        assert row.activity is not None
-        compute = replace(row.activity["compute"], count=1234 + ordinal)
+        activity = known(row.activity)
+        activity = {**activity, "compute": replace(activity["compute"], count=1234 + ordinal)}
         # The memory of one is known.
         peak = None if ordinal else row.memory_peak_bytes
-        activity = {**row.activity, "compute": compute}
         rows.append(replace(row, activity=activity, memory_peak_bytes=peak))
     results = replace(
         results,

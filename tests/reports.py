@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import convert, json
 from msgspec.structs import replace
@@ -28,6 +28,18 @@ from traceview.report.model import Report
 from traceview.report.saved import load_report
 
 GOLDEN = Path(__file__).parent / "golden"
+_T = TypeVar("_T")
+
+
+def known(value: _T | None) -> _T:
+    """A value that is there."""
+    assert value is not None
+    return value
+
+
+def with_results(report: Report, **results: Any) -> Report:
+    """The report with other results of some topics."""
+    return replace(report, results=replace(report.results, **results))
 
 
 @cache
@@ -44,15 +56,13 @@ def bare_report() -> Report:
 
 def strip(device: str) -> UtilizationStrip:
     """Ten parts of 10 ms: six compute, one communicates, one copies, one does little, one is idle."""
-    timeline = full_report().results.timeline
-    assert timeline is not None
+    timeline = known(full_report().results.timeline)
     return replace(timeline.devices[0], device=device)
 
 
 def lanes_of(*devices: str, rename: Callable[[str], str] = str) -> Lanes:
     """Per device the ten parts of `strip`; one slice stands for 12 kernels, one gap has two causes."""
-    lanes = full_report().results.lanes
-    assert lanes is not None
+    lanes = known(full_report().results.lanes)
     (host,), like = lanes.hosts, lanes.devices[0]
     own = tuple(replace(lane, thread=lane.thread and rename(lane.thread)) for lane in host.lanes)
     return replace(
@@ -65,9 +75,7 @@ def lanes_of(*devices: str, rename: Callable[[str], str] = str) -> Lanes:
 
 def device_rows() -> tuple[DeviceTimeRow, ...]:
     """Of the full report: two GPUs at work, and four that recorded nothing."""
-    times = full_report().results.device_time
-    assert times is not None
-    return times.devices
+    return known(full_report().results.device_time).devices
 
 
 def device(
@@ -75,8 +83,7 @@ def device(
 ) -> DeviceTimeRow:
     """A GPU that computes 60 of 100 ms, communicates 10 and copies 5; `exposed_ps`: by class what is another time."""
     like = device_rows()[0]
-    assert like.activity is not None
-    activity = dict(like.activity)
+    activity = dict(known(like.activity))
     for key, ps in (exposed_ps or {}).items():
         busy_ps = (1 + (key == "collective")) * ps
         activity[key] = replace(activity[key], busy_ps=busy_ps, exposed_ps=ps)
@@ -153,8 +160,7 @@ def loss(ratio: float, *states: str, ps: int = 16 * MS) -> FindingLoss:
 
 def environment(host: str = HOST, **groups: Any) -> HostEnvironment:
     """Two GPUs of six in a MirroredStrategy; `groups` as a sidecar holds them."""
-    environments = full_report().results.environment
-    assert environments is not None
+    environments = known(full_report().results.environment)
     fields = json.decode(json.encode(environments.hosts[0]))
     return convert(fields | groups | {"host": host}, HostEnvironment)
 
@@ -171,12 +177,11 @@ def of_run(report: Report, name: str) -> Report:
 def with_steps(*steps_ms: float | Mapping[str, float]) -> Report:
     """The full report with these used steps: a device computes for so long, or is so long in each state."""
     report = full_report()
-    steps = report.results.steps
-    assert steps is not None
+    steps = known(report.results.steps)
     every_state = [step if isinstance(step, Mapping) else {"compute": step} for step in steps_ms]
     rows = tuple(
         step_of_states(number, {key: int(length * MS) for key, length in states.items()})
         for number, states in enumerate(every_state)
     )
     changed = replace(steps, steps=rows, used_count=len(rows), count=len(rows))
-    return replace(report, results=replace(report.results, steps=changed))
+    return with_results(report, steps=changed)

@@ -18,6 +18,7 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.command import Command
+from tests.reports import known
 from tests.sidecars import write_sidecar
 from traceview.base.errors import UsageError
 from traceview.base.units import picoseconds
@@ -252,8 +253,7 @@ def test_gaps_have_their_state_and_evidence(command: Command, waiting: str) -> N
     ]
     assert (rows[0]["input_ps"], rows[0]["launch_ps"]) == (str(20 * MS), str(5 * MS))
     assert rows[2]["host_event"] == "IteratorGetNext:IteratorGetNext"
-    idle = traceview.analyze(waiting).results.idle
-    assert idle is not None
+    idle = known(traceview.analyze(waiting).results.idle)
     whole = sum(row.idle_ps for row in idle.devices)
     assert sum(int(row["duration_ps"]) for row in rows) == whole
 

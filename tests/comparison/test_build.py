@@ -13,9 +13,11 @@ from tests.reports import (
     environment,
     finding,
     full_report,
+    known,
     loss,
     of_run,
     step_of_states,
+    with_results,
     with_steps,
 )
 from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps, PartInSteps
@@ -48,12 +50,9 @@ EXACT = RunSpread(0.0, 4)
 def report(*lengths_ms: float, **results: Any) -> Report:
     """A report whose steps compute for so long."""
     made = with_steps(*lengths_ms)
-    sums = full_report().results.ledger
-    assert sums is not None
-    results = {"ledger": replace(sums, devices=())} | results
+    results = {"ledger": replace(known(made.results.ledger), devices=())} | results
     capture = replace(made.capture, quality="ok")
-    changed = replace(made.results, **results)
-    return replace(made, findings=(), capture=capture, results=changed)
+    return replace(with_results(made, **results), findings=(), capture=capture)
 
 
 def in_environment(**groups: Any) -> Report:
@@ -80,20 +79,16 @@ def parts(*rows: tuple[str | None, str | None, int], left_out_ps: int = 0) -> Re
 
 
 def with_rows(*rows: StepRow, **results: Any) -> Report:
-    steps = full_report().results.steps
-    assert steps is not None
-    return report(steps=replace(steps, steps=rows), **results)
+    return report(steps=replace(known(full_report().results.steps), steps=rows), **results)
 
 
 def test_hosts_of_one_step_are_one() -> None:
-    steps = capture_steps(
-        with_rows(
-            step_of_states(0, {"compute": 10}, "a"),
-            step_of_states(0, {"compute": 13}, "b"),
-            step_of_states(1, {"compute": 20, "input": 1}, "a"),
-        )
+    made = with_rows(
+        step_of_states(0, {"compute": 10}, "a"),
+        step_of_states(0, {"compute": 13}, "b"),
+        step_of_states(1, {"compute": 20, "input": 1}, "a"),
     )
-    assert steps is not None
+    steps = known(capture_steps(made))
     assert steps.lengths_ps.tolist() == [11.5, 21]
     assert {key: of.tolist() for key, of in steps.states_ps.items()} == {
         "compute": [11.5, 20],
@@ -102,11 +97,9 @@ def test_hosts_of_one_step_are_one() -> None:
 
 
 def test_without_devices_the_used_steps_count() -> None:
-    steps = full_report().results.steps
-    assert steps is not None
+    steps = known(full_report().results.steps)
     made = with_rows(*(replace(row, devices=()) for row in steps.steps), ledger=None)
-    of_capture = capture_steps(made)
-    assert of_capture is not None
+    of_capture = known(capture_steps(made))
     assert of_capture.lengths_ps.tolist() == [24 * MS, 23 * MS, 25 * MS]
     comparison = compare([made], [made])
     assert (comparison.states, comparison.step.before_ps) == ((), 24 * MS)
@@ -150,8 +143,8 @@ def test_runs_with_few_ops_in_common_do_different_work() -> None:
     products = ops(*(op(f"dense_{name}", ps=MS) for name in "abcdefghi"), op("loss", ps=9))
     # Of as many parameters it is one model, whatever compiled it.
     assert "different work" not in compare([convolutions], [of_run(products, "jit")]).verdict
-    unknown = replace(products, results=replace(products.results, environment=None))
-    verdict = compare([convolutions], [of_run(unknown, "other")]).verdict
+    unknown = of_run(with_results(products, environment=None), "other")
+    verdict = compare([convolutions], [unknown]).verdict
     assert verdict.startswith("The runs do different work (1 of 16 kinds of ops in common), so")
     # A model that was built again has other numbers in its names, and a slow op more is no other work.
     again = ops(*(op(f"conv_{name}_7", ps=MS) for name in "abcdef"), op("loss", ps=9))
@@ -160,11 +153,8 @@ def test_runs_with_few_ops_in_common_do_different_work() -> None:
         assert "different work" not in compare([convolutions], [of_run(other, "other")]).verdict
     # A compiler makes other ops of the same work.
     compiled, plain = (
-        of_run(
-            replace(made, results=replace(made.results, environment=known.results.environment)),
-            name,
-        )
-        for name, made, known in (
+        of_run(with_results(made, environment=of.results.environment), name)
+        for name, made, of in (
             ("compiled", products, in_environment(xla={"auto_jit": "on_1"})),
             ("plain", convolutions, in_environment()),
         )

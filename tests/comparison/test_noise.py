@@ -10,6 +10,7 @@ import pytest
 
 from scripts import step_noise
 from scripts.step_noise import NOISES, Noise
+from tests.reports import known
 from traceview.base.stats import Float64Array, block_length, student
 from traceview.comparison.noise import (
     CONFIDENCE,
@@ -37,9 +38,7 @@ def levels(*values: float) -> list[Level]:
 def of_steps(
     before: list[Float64Array], after: list[Float64Array], spread: RunSpread = EXACT
 ) -> Difference:
-    change = step_change(map(step_levels, before), map(step_levels, after), spread)
-    assert change is not None
-    return change
+    return known(step_change(map(step_levels, before), map(step_levels, after), spread))
 
 
 @pytest.mark.parametrize(
@@ -79,8 +78,7 @@ def test_what_is_assumed_of_runs_adds_to_the_noise_of_steps() -> None:
     assert alone.basis == "assumed"
     both = difference([before], [after], RunSpread(2.0, 4))
     assert both.high == pytest.approx(20 + math.hypot(of_steps, of_runs), rel=1e-3)
-    assert both.chance is not None
-    assert both.chance < 0.05
+    assert known(both.chance) < 0.05
     part = part_difference([Level(100.0, 0.0, 9)], [Level(120.0, 0.0, 9)], SPREAD)
     assert part.high == pytest.approx(20 + student(CONFIDENCE, 4) * 12 * 2**0.5)
 
@@ -117,8 +115,7 @@ def test_of_devices_the_assumption_or_the_captures_alone_show_a_change(
     result = difference(before, after, chosen)
     assert (alone < both) == is_alone
     assert result.high == pytest.approx(20 + min(alone, both), rel=1e-3)
-    assert result.chance is not None
-    assert (result.chance <= 0.05) == (result.direction != "none")
+    assert (known(result.chance) <= 0.05) == (result.direction != "none")
 
 
 @pytest.mark.parametrize("spread", [REPLICA_SPREAD, DEVICE_SPREAD])
@@ -136,15 +133,12 @@ def test_one_more_capture_that_agrees_never_lengthens_the_interval(spread: RunSp
                 more = list(sides)
                 more[place] = [*sides[place], Level(mean, of_steps**2, 8)]
                 after = difference(more[0], more[1], spread)
-                assert after.high is not None
-                assert before.high is not None
-                assert after.high - after.value <= before.high - before.value
+                assert known(after.high) - after.value <= known(before.high) - before.value
 
 
 def test_the_typical_step_is_the_mean_without_the_slowest_third() -> None:
     steps = np.exp([1.0, 3.0, 2.0, 3.5, 2.5, 9.0])
-    levels = step_levels(steps)
-    assert levels is not None
+    levels = known(step_levels(steps))
     level, mean = levels.typical, mean_level(steps)
     assert levels.mean.value == pytest.approx(math.log(steps.mean()))
     assert levels.mean.variance == pytest.approx((mean.variance or 0.0) / steps.mean() ** 2)
@@ -178,8 +172,7 @@ def test_steps_of_any_length_have_finite_intervals() -> None:
     change = of_steps([np.array([1.0, 2**62])], [np.array([2**62, 1.0, 5.0])])
     assert change.direction == "none"
     for ratio in (change.low, change.high, change.least_shown):
-        assert ratio is not None
-        assert -1 <= ratio <= 1e6
+        assert -1 <= known(ratio) <= 1e6
 
 
 def test_a_few_long_steps_are_no_change() -> None:
@@ -207,25 +200,21 @@ def test_long_steps_in_each_of_several_captures_are_a_change_of_the_mean() -> No
     change = of_steps([steps * 1.001, steps, steps], [longer * 1.001, longer, longer])
     assert (change.direction, change.measure) == ("slower", "mean")
     assert change.value == pytest.approx(longer.mean() / steps.mean() - 1)
-    assert change.low is not None
-    assert change.high is not None
-    assert 0.5 < change.low < change.value < change.high
+    assert 0.5 < known(change.low) < change.value < known(change.high)
     before, after = ([step_levels(of)] * 3 for of in (steps, longer))
-    moved = step_change(before, after, EXACT, ratio=1.5)
+    moved = known(step_change(before, after, EXACT, ratio=1.5))
     # Its own interval is one of logarithms.
-    assert moved is not None
-    assert (1 + (moved.low or 0.0)) * (1 + (moved.high or 0.0)) == pytest.approx(2.5**2)
+    assert (1 + known(moved.low)) * (1 + known(moved.high)) == pytest.approx(2.5**2)
 
 
 def test_what_is_stated_of_the_mean_step_is_in_its_interval() -> None:
     """`ratio` is the change of means over captures, of which the levels are logarithms."""
     before, after = ([step_levels(steps)] for steps in ([100.0, 101, 102], [100.0, 101, 900]))
     for ratio in (0.004, 1.5):
-        change = step_change(before, after, SPREAD, ratio=ratio)
-        assert change is not None
+        change = known(step_change(before, after, SPREAD, ratio=ratio))
         assert change.value == pytest.approx(ratio)
         assert change.measure == "mean"
-        assert (change.low or 0.0) < ratio < (change.high or 0.0)
+        assert known(change.low) < ratio < known(change.high)
 
 
 def test_of_many_differences_one_in_twenty_is_by_chance() -> None:

@@ -20,8 +20,7 @@ import numpy as np
 import pytest
 
 from scripts.scenarios import SCENARIOS
-from tests.export.test_perfetto import scene_of
-from traceview.document.sanitize import sanitize
+from tests.export.test_perfetto import scene_of, told_by_scene
 from traceview.export import perfetto
 from traceview.export.draw import Scene
 
@@ -92,15 +91,9 @@ def ask(assets: Path, tmp_path: Path) -> Ask:
 def slices_of(scene: Scene) -> Counter[tuple[Any, ...]]:
     """What should be there: process, track, name, category, start and length in nanoseconds."""
     found: Counter[tuple[Any, ...]] = Counter()
-    for process in scene.processes:
-        for track in process.tracks:
-            slices = track.slices
-            start, end = scene.nanoseconds(slices.start_ps), scene.nanoseconds(slices.end_ps)
-            names, categories = slices.name.cells(), slices.category.cells()
-            for place in range(slices.count):
-                name, category = sanitize(names[place]), sanitize(categories[place])
-                times = int(start[place]), int(end[place] - start[place])
-                found[(process.name, track.name, name, category, *times)] += 1
+    for *names, start_ps, length_ps, _ in told_by_scene(scene):
+        start, end = scene.nanoseconds(np.array([start_ps, start_ps + length_ps])).tolist()
+        found[(*names, start, end - start)] += 1
     return found
 
 

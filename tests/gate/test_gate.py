@@ -14,7 +14,7 @@ from msgspec import json, structs
 from msgspec.structs import replace
 
 from tests.hostile import HOSTILE
-from tests.reports import bare_report, full_report, of_run, with_steps
+from tests.reports import bare_report, full_report, known, of_run, with_results, with_steps
 from traceview.comparison.gate import condition_of, judged, outcome_of
 from traceview.comparison.gate_document import annotation_lines, gate_section, junit_xml
 from traceview.comparison.model import GateResult, JudgedRow, Judgement
@@ -60,17 +60,11 @@ def test_both_sides_of_a_limit(text: str) -> None:
 
 def with_busy(*ratios: float, run: str = "run") -> Report:
     """The report of a run whose first devices are busy for so much of the window."""
-    times = FULL.results.device_time
-    assert times is not None
-    devices = (
-        *(
-            replace(row, busy_ratio=ratio)
-            for row, ratio in zip(times.devices, ratios, strict=False)
-        ),
-        *times.devices[len(ratios) :],
-    )
-    results = replace(FULL.results, device_time=replace(times, devices=devices))
-    return of_run(replace(FULL, results=results), run)
+    times = known(FULL.results.device_time)
+    devices = [*times.devices]
+    for place, ratio in enumerate(ratios):
+        devices[place] = replace(devices[place], busy_ratio=ratio)
+    return of_run(with_results(FULL, device_time=replace(times, devices=tuple(devices))), run)
 
 
 def test_every_row_has_to_hold_and_the_nearest_is_shown() -> None:
@@ -100,16 +94,14 @@ def test_why_nothing_can_be_judged(text: str, reason: str) -> None:
 
 def test_steps_that_are_all_left_out_are_said_with_each_reason_once() -> None:
     report = with_steps(3, 3, 3)
-    steps = report.results.steps
-    assert steps is not None
+    steps = known(report.results.steps)
     for reasons, words in (
         (("first", "first", "dropped"), "no step is used: first, dropped"),
         ((None, None, None), "no step is used"),
     ):
         rows = zip(steps.steps, reasons, strict=True)
         left_out = tuple(replace(row, used=False, excluded=reason) for row, reason in rows)
-        changed = replace(report.results, steps=replace(steps, steps=left_out, used_count=0))
-        without = replace(report, results=changed)
+        without = with_results(report, steps=replace(steps, steps=left_out, used_count=0))
         result = judge("step_time_ms <= 3", report=without)
         assert result.judgements[0].rows[0].reason == words
         # Of a change it is no matter on which side.
@@ -211,14 +203,14 @@ def test_the_value_the_change_and_the_interval_are_of_one_step() -> None:
         assert judgement.outcome == outcome, row
         assert row.value == pytest.approx(value_ms * 1e9, rel=0.02)
         assert words in str(row.reason)
-        interval = re.search(r"interval ([-+.\d]+)%? to ([-+.\d]+)(%| times)", str(row.reason))
-        assert interval is not None
+        interval = known(
+            re.search(r"interval ([-+.\d]+)%? to ([-+.\d]+)(%| times)", str(row.reason))
+        )
         low, high = (
             float(end) / 100 if interval[3] == "%" else float(end) - 1
             for end in interval.groups()[:2]
         )
-        assert row.change_ratio is not None
-        assert low <= row.change_ratio <= high
+        assert low <= known(row.change_ratio) <= high
 
 
 def test_of_several_captures_the_middle_one_decides() -> None:
@@ -248,10 +240,8 @@ def test_a_change_of_any_other_number_has_no_grace() -> None:
 
 
 def test_runs_on_other_hardware_are_not_compared() -> None:
-    times = FULL.results.device_time
-    assert times is not None
-    fewer = replace(times, devices=times.devices[:2])
-    small = replace(FULL, results=replace(FULL.results, device_time=fewer))
+    times = known(FULL.results.device_time)
+    small = with_results(FULL, device_time=replace(times, devices=times.devices[:2]))
     result = judge("step_time:+5%", "step_time_ms <= 30", baseline=small)
     assert result.exit_code == 7
     assert result.judgements[0].rows[0].reason == (

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tests.charts import MS
 from tests.command import Command
 from tests.html_page import parsed
-from tests.reports import bare_report, device, of_run, with_steps
+from tests.reports import bare_report, device, known, of_run, with_results, with_steps
 from traceview.analysis.machine.capture import HostCapture
 from traceview.analysis.measures.device_report import DeviceTime
 from traceview.comparison.history import change_points
@@ -31,15 +31,14 @@ DAY_NS = 86_400 * 10**9
 def on_day(day: int, length_ms: float, model: str = "Tesla V100") -> Report:
     """A report whose run was recorded on this day, with three steps around this length on two GPUs."""
     made = with_steps(length_ms - 1, length_ms, length_ms + 1)
-    steps = made.results.steps
-    assert steps is not None
-    results = replace(
-        made.results,
+    steps = known(made.results.steps)
+    changed = with_results(
+        made,
         steps=replace(steps, median_ps=int(length_ms * MS)),
         device_time=DeviceTime((device(0, model=model), device(1))),
     )
     capture = replace(made.capture, hosts=(HostCapture("a", day * DAY_NS, 0),))
-    return of_run(replace(made, results=results, capture=capture), f"run{day}")
+    return of_run(replace(changed, capture=capture), f"run{day}")
 
 
 def save(folder: Path, name: str, report: Report) -> None:
@@ -101,9 +100,7 @@ def test_a_change_and_its_levels_are_of_the_typical_step(folder: Path, command: 
         length, slow = (20.0, 90.0) if day < 6 else (21.0, 21.0)
         made = on_day(day, length + 0.01 * (day % 3))
         steps = with_steps(*[length + 0.01 * (day % 3)] * 11, slow).results.steps
-        save(
-            folder, f"{12 - day:02}.json", replace(made, results=replace(made.results, steps=steps))
-        )
+        save(folder, f"{12 - day:02}.json", with_results(made, steps=steps))
     rows = json.loads(command("history", str(folder), "--format", "json").out)["rows"]
     assert rows[0]["step_ps"] > rows[6]["step_ps"]
     assert [row["change_ratio"] for row in rows] == [None] * 6 + [pytest.approx(0.05, abs=1e-3)] + [

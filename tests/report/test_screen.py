@@ -12,7 +12,16 @@ from msgspec.structs import replace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import new_trace
 from tests.charts import HOST, MS
-from tests.reports import bare_report, environment, finding, full_report, loss, step
+from tests.reports import (
+    bare_report,
+    environment,
+    finding,
+    full_report,
+    known,
+    loss,
+    step,
+    with_results,
+)
 from traceview.analysis.facts.selection import ReportWindow
 from traceview.analysis.gpu_time.host_wait_rules import D2H_SYNC
 from traceview.analysis.machine.capture import Quality
@@ -53,12 +62,11 @@ def test_the_capture_is_judged_in_one_line() -> None:
     )
     sound = replace(report, capture=replace(report.capture, quality="ok", problems=()))
     assert screen_of(sound).trust == ("Capture: ok", "3 steps used of 4")
-    assert report.results.ledger is not None
-    lost_ledger = replace(report.results.ledger, share_by_state={"between": 0.05})
-    unseen = replace(sound, results=replace(sound.results, ledger=lost_ledger, environment=None))
+    lost_ledger = replace(known(report.results.ledger), share_by_state={"between": 0.05})
+    unseen = with_results(sound, ledger=lost_ledger, environment=None)
     assert plain(screen_of(unseen).trust[2]).startswith("no traceview.json beside it: ")
     recorded = Environment((environment(overhead={"ratio": 0.008}),), ())
-    slow = replace(sound, results=replace(sound.results, environment=recorded))
+    slow = with_results(sound, environment=recorded)
     assert screen_of(slow).trust[2] == "recording makes steps 0.8% longer"
 
 
@@ -95,8 +103,7 @@ def test_other_processes_disturb_a_capture(
 @pytest.mark.parametrize(("gain_ms", "is_explained"), [(44, False), (45, True)])
 def test_a_gain_far_above_its_loss_is_explained(gain_ms: int, is_explained: bool) -> None:
     row = lost(0.4)
-    assert row.loss is not None
-    row = replace(row, loss=replace(row.loss, gain_ps_per_step=gain_ms * MS))
+    row = replace(row, loss=replace(known(row.loss), gain_ps_per_step=gain_ms * MS))
     cost = shown_finding(1, row, D2H_SYNC).cost
     assert cost.endswith("shorter, including what waits for it" if is_explained else "shorter")
 
@@ -114,8 +121,7 @@ def test_a_gain_that_is_not_known_has_its_reason(
     states: tuple[str, ...], title: str, devices: tuple[str, ...], reason: str
 ) -> None:
     row = lost(0.4)
-    assert row.loss is not None
-    unknown = replace(row.loss, gain_ps_per_step=None, states=states)
+    unknown = replace(known(row.loss), gain_ps_per_step=None, states=states)
     row = replace(row, loss=unknown, devices=devices, sentences=(title, "", ""))
     rule = replace(D2H_SYNC, titles={"half": "{who:loses/lose} {loss}"}, at_least=("half",))
     cost = shown_finding(1, row, rule).cost
@@ -135,11 +141,10 @@ def test_a_gain_below_the_loss_stands_beside_what_to_do(
     part: float, then_input: bool, said: str
 ) -> None:
     report = full_report()
-    leading = report.leading
-    assert leading is not None
-    assert leading.loss is not None
-    gain_ps = int(leading.loss.ps_per_step * part)
-    cost = replace(leading.loss, gain_ps_per_step=gain_ps, then_input=then_input)
+    leading = known(report.leading)
+    whole = known(leading.loss)
+    gain_ps = int(whole.ps_per_step * part)
+    cost = replace(whole, gain_ps_per_step=gain_ps, then_input=then_input)
     rows = (replace(row, loss=cost) if row is leading else row for row in report.findings)
     action = plain(screen_of(replace(report, findings=tuple(rows))).action)
     assert (" That gains about " in action) is bool(said)
@@ -163,11 +168,9 @@ def lost(share: float, state: str = "input", **changes: Any) -> Finding:
 
 
 def verdict(trace: Trace, report: Report, *findings: Finding, **shares: float) -> Verdict:
-    sums = report.results.ledger
-    assert sums is not None
     by_share = {"compute": 1 - sum(shares.values()), **shares}
-    known = replace(sums, share_by_state=by_share)
-    results = replace(report.results, ledger=known)
+    sums = replace(known(report.results.ledger), share_by_state=by_share)
+    results = replace(report.results, ledger=sums)
     told = (without_recording(row, report.capture) for row in findings)
     return verdict_of(trace, report.capture, results, sorted(told, key=by_rank))
 
@@ -299,10 +302,9 @@ def test_a_finding_without_gaps_leads_to_its_step_or_device(
     devices: tuple[str, ...], steps: tuple[int, ...], span: Span | None
 ) -> None:
     report = full_report()
-    assert report.results.steps is not None
+    of_report = known(report.results.steps)
     second = replace(step(2, 23 * MS, ("GPU:0",), None), start_ps=52 * MS)
-    rows = (report.results.steps.steps[0], second)
-    results = replace(report.results, steps=replace(report.results.steps, steps=rows))
+    changed = with_results(report, steps=replace(of_report, steps=(of_report.steps[0], second)))
     unsteady = finding(code="unsteady-steps", devices=devices, steps=steps)
-    (shown,) = shown_findings(replace(report, results=results, findings=(unsteady,)))
+    (shown,) = shown_findings(replace(changed, findings=(unsteady,)))
     assert shown.span == span

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.charts import MS
 from tests.comparison.test_build import op, ops
-from tests.reports import bare_report, device, of_run, with_steps
+from tests.reports import bare_report, device, known, of_run, with_results, with_steps
 from traceview.base.errors import ComparisonError
 from traceview.comparison.scaling import scaled_runs, scaling_section
 from traceview.document.terminal import render_section
@@ -19,18 +19,16 @@ from traceview.report.model import Report
 def run(count: int, batch: int | None, model: str = "V100", **states_ms: float) -> Report:
     """A run on so many devices, whose steps have these states."""
     report = with_steps(states_ms, states_ms)
-    times, balance = report.results.device_time, report.results.balance
-    assert times is not None
-    assert balance is not None
+    times, balance = known(report.results.device_time), known(report.results.balance)
     devices = tuple(device(ordinal, model=model) for ordinal in range(count))
     throughput = replace(balance.throughput, batch_size=batch)
-    results = replace(
-        report.results,
+    changed = with_results(
+        report,
         device_time=replace(times, devices=devices),
         balance=replace(balance, throughput=throughput),
     )
     # Each of another trace, or it would count as one run.
-    return of_run(replace(report, results=results), repr((count, batch, model, states_ms)))
+    return of_run(changed, repr((count, batch, model, states_ms)))
 
 
 WEAK = (
@@ -79,7 +77,7 @@ def test_runs_of_different_programs_or_devices_do_not_scale() -> None:
     with pytest.raises(ComparisonError, match="model of GPU V100 → A100"):
         scaled_runs((*WEAK[:2], run(8, 800, model="A100", compute=60)))
     runs = [
-        replace(made, results=replace(made.results, op_steps=of.results.op_steps, environment=None))
+        with_results(made, op_steps=of.results.op_steps, environment=None)
         for made, of in (
             (WEAK[1], ops(*(op(f"conv_{name}", ps=MS) for name in "abcdef"))),
             (WEAK[0], ops(*(op(f"dense_{name}", ps=MS) for name in "abcdef"))),
@@ -88,8 +86,5 @@ def test_runs_of_different_programs_or_devices_do_not_scale() -> None:
     with pytest.raises(ComparisonError, match="0 of 12 kinds of ops in common"):
         scaled_runs(runs)
     assert scaled_runs(runs, force=True).rows[1].device_count == 4
-    alike = [
-        replace(run, results=replace(run.results, op_steps=runs[0].results.op_steps))
-        for run in runs
-    ]
+    alike = [with_results(run, op_steps=runs[0].results.op_steps) for run in runs]
     assert len(scaled_runs(alike).rows) == 2

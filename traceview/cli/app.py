@@ -135,7 +135,7 @@ class _Group(TyperGroup):
         except _OF_PARSING as error:
             if not has_arguments:
                 raise
-            raise _shown(_usage_error(error)) from None
+            raise _refused(error) from None
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; every error in it ends in a line and an exit code."""
@@ -146,7 +146,7 @@ class _Group(TyperGroup):
         except (typer.Exit, typer.Abort):
             raise
         except _OF_PARSING as error:
-            raise _shown(_usage_error(error)) from None
+            raise _refused(error) from None
         except TraceviewError as error:
             raise _shown(error) from None
         except KeyboardInterrupt:
@@ -175,11 +175,11 @@ def _shown(error: TraceviewError) -> typer.Exit:
     return typer.Exit(error.exit_code)
 
 
-def _usage_error(error: Any) -> UsageError:
+def _refused(error: Any) -> typer.Exit:
     """The message of the parser on one line."""
     text = without_credentials(error.format_message()).rstrip(".")
     command = error.ctx.command_path if error.ctx else "traceview"
-    return UsageError(text[:1].lower() + text[1:], hint=f"see {command} --help")
+    return _shown(UsageError(text[:1].lower() + text[1:], hint=f"see {command} --help"))
 
 
 app = typer.Typer(

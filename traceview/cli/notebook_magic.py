@@ -93,6 +93,6 @@ def _show(shell: Any, run: Path | None, problem: CaptureError | None) -> None:
             display: Any = import_module("IPython.display").display
             display(report)
         else:
-            Target(None).write_report(report, invocation=Invocation(path))
+            Target(None).write_report(report, Invocation(path))
     except TraceviewError as error:
         say(f"note: no report: {error.message}")

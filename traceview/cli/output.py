@@ -101,11 +101,7 @@ class Target(Struct, frozen=True):
         return min(shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns, MOST_WIDTH)
 
     def write_report(
-        self,
-        report: Report,
-        *,
-        is_full: bool = False,
-        invocation: Invocation | None = None,
+        self, report: Report, invocation: Invocation, *, is_full: bool = False
     ) -> None:
         """Write a report as a terminal shows it: its first screen, or all of it if `is_full` and to a file.
 
@@ -118,9 +114,8 @@ class Target(Struct, frozen=True):
         if is_full or self.path is not None:
             document = document_of(report, is_brief=True, invocation=invocation)
             self.write(render(document, width=width, color=color))
-            return
-        screen = screen_of(report, invocation)
-        self.write(render_screen(screen, width=width, color=color))
+        else:
+            self.write(render_screen(screen_of(report, invocation), width=width, color=color))
 
     def write_sections(self, sections: Iterable[Section]) -> None:
         """Write sections as a terminal shows them, one after another."""
@@ -131,12 +126,7 @@ class Target(Struct, frozen=True):
         self.write("\n".join(texts))
 
     def write_record(
-        self,
-        record: Any,
-        sections: Sequence[Section],
-        format_: str,
-        *,
-        title: str = "",
+        self, record: Any, sections: Sequence[Section], format_: str, *, title: str = ""
     ) -> None:
         """Write a record as JSON, or its sections: as Markdown, as a page with this title, or as a terminal shows them."""
         if format_ == "json":
@@ -162,7 +152,8 @@ class Target(Struct, frozen=True):
         """Write parts one after another, as they are made; a file appears once all of them are written."""
         self.check()
         if self.path is not None:
-            write_file(self.path, map(_encoded, parts))
+            encoded = (part.encode() if isinstance(part, str) else part for part in parts)
+            write_file(self.path, encoded)
             return
         try:
             with writing("to standard output"):
@@ -218,16 +209,11 @@ def format_of(asked: str | None, path: Location | None, formats: Sequence[str]) 
     suffix = "" if path is None else path.suffix.lower()
     known = {end: name for end, name in ENDINGS.items() if name in formats}
     if suffix and suffix not in known:
-        raise UsageError(
-            f"{path}: no format has the ending {suffix}",
-            hint=f"known endings: {', '.join(known)}; --format chooses a format for any name{_of_report(suffix)}",
-        )
+        hint = f"known endings: {', '.join(known)}; --format chooses a format for any name"
+        if ENDINGS.get(suffix) in ("html", "markdown"):
+            hint += f"; traceview report LOGDIR -o FILE{suffix} writes a page"
+        raise UsageError(f"{path}: no format has the ending {suffix}", hint=hint)
     return known.get(suffix, TERMINAL)
-
-
-def _of_report(suffix: str) -> str:
-    is_document = ENDINGS.get(suffix) in ("html", "markdown")
-    return f"; traceview report LOGDIR -o FILE{suffix} writes a page" if is_document else ""
 
 
 def abandon_stdout() -> None:
@@ -250,10 +236,6 @@ def _print(content: str | bytes) -> None:
     sys.stdout.flush()
     raw.write(content)
     sys.stdout.flush()
-
-
-def _encoded(part: str | bytes) -> bytes:
-    return part.encode() if isinstance(part, str) else part
 
 
 def write_file(path: Location, parts: Iterable[bytes]) -> None:

@@ -17,13 +17,7 @@ from traceview.analysis.rules.finding import Skipped
 from traceview.analysis.rules.sentences import RunCommands
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
-from traceview.cli.table import (
-    Answer,
-    Choice,
-    arranged,
-    grouped,
-    section_of_groups,
-)
+from traceview.cli.table import Answer, Choice, arranged, grouped, section_of
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown
@@ -91,7 +85,7 @@ def answer_of(name: str, context: Context, choice: Choice) -> Answer:
         groups = grouped(every, kind.sums, choice.by, with_zeros=not is_short)
         made = Answer(
             groups,
-            lambda shown: [section_of_groups(shown, len(choice.by))],
+            lambda shown: [section_of(shown, len(choice.by))],
             order="sums of all rows, largest first",
             remark=made.remark,
         )
@@ -108,31 +102,21 @@ def answer_of(name: str, context: Context, choice: Choice) -> Answer:
         made = replace(made, sections=sections and (lambda _: sections(chosen)))
     else:
         rows = arranged(every, kind, choice, top)
+    trace, selection = context.trace, context.selection
+    lengths = dict.fromkeys(numbers.time(of.length_ps) for of in selection.windows.values())
+    window = f"window {' and '.join(lengths)}" if lengths else "no window"
     return replace(
         made,
         rows=rows,
         left_out_count=made.left_out_count + made.rows.count - rows.count,
         order="" if choice.sort else made.order,
-        about=_about(context),
-        head=tuple(_head(context)),
+        about={
+            "logdir": str(trace.logdir),
+            "run": trace.run,
+            "windows": selection.shown(trace),
+        },
+        head=(f"run {trace.run}", window),
     )
-
-
-def _head(context: Context) -> Iterator[str]:
-    yield f"run {context.trace.run}"
-    windows = context.selection.windows.values()
-    lengths = dict.fromkeys(numbers.time(window.length_ps) for window in windows)
-    yield f"window {' and '.join(lengths)}" if lengths else "no window"
-
-
-def _about(context: Context) -> dict[str, Any]:
-    """The run and windows of the rows as data."""
-    trace = context.trace
-    return {
-        "logdir": str(trace.logdir),
-        "run": trace.run,
-        "windows": context.selection.shown(trace),
-    }
 
 
 def _gaps(context: Context, choice: Choice) -> Answer:
@@ -229,23 +213,21 @@ def _findings(context: Context, choice: Choice) -> Answer:
         if (not states or (finding.loss and not states.isdisjoint(finding.loss.states)))
         and (not finding.devices or not choice.devices.isdisjoint(finding.devices))
     ]
-    rows = findings_table(shown)
-    time = time_words(report.results.device_time)
     left_out_count = len(every) - len(shown)
-    nothing = "No such finding." if left_out_count else "No finding."
-    return Answer(rows, lambda rows: _finding_sections(rows, time, nothing), left_out_count)
 
+    def sections(rows: Table) -> Iterator[doc.Section]:
+        time, lines = time_words(report.results.device_time), []
+        for row in rows.rows():
+            ratio = row["gpu_time_ratio"]
+            share = "" if ratio is None else f", {numbers.percent(ratio)} of the {time}"
+            code = Token(row["code"], "code")
+            lines.append(phrase(code, f" ({row['severity']}{share}): ", Token(row["title"])))
+        hint = "`traceview explain CODE` says what one means." if lines else None
+        nothing = "No such finding." if left_out_count else "No finding."
+        blocks: tuple[doc.Block, ...] = (*doc.notes(*lines), *doc.remarks(hint))
+        yield doc.Section("findings", "Findings", blocks, lead="" if lines else nothing)
 
-def _finding_sections(rows: Table, time: str, nothing: str) -> Iterator[doc.Section]:
-    lines = []
-    for row in rows.rows():
-        ratio = row["gpu_time_ratio"]
-        share = "" if ratio is None else f", {numbers.percent(ratio)} of the {time}"
-        code = Token(row["code"], "code")
-        lines.append(phrase(code, f" ({row['severity']}{share}): ", Token(row["title"])))
-    hint = "`traceview explain CODE` says what one means." if lines else None
-    blocks: tuple[doc.Block, ...] = (*doc.notes(*lines), *doc.remarks(hint))
-    yield doc.Section("findings", "Findings", blocks, lead="" if lines else nothing)
+    return Answer(findings_table(shown), sections, left_out_count)
 
 
 _ROWS: Final[dict[str, Callable[[Context, Choice], Answer]]] = {

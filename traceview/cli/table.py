@@ -180,7 +180,8 @@ def content(target: Target, format_: str, answer: Answer) -> Iterable[str | byte
 
     page = Page(target.width, target.has_color)
     page.facts(_head(answer))
-    for section in answer.sections(rows) if answer.sections else [_plain_section(rows)]:
+    plain = [section_of(rows)] if rows.count else []
+    for section in answer.sections(rows) if answer.sections else plain:
         if section is not None:
             add_section(page, section)
     return (page.render(),)
@@ -196,24 +197,18 @@ def _head(answer: Answer) -> Iterator[str]:
         yield answer.order
 
 
-def section_of_groups(rows: Table, by_count: int) -> Section:
-    """A table of groups. Where room is short the number of their rows goes first, then the last sums; the first stays."""
-    sum_count = len(rows.columns) - by_count - 1
-    # A key that is empty in all groups stays.
-    keys = [_shown(column, 0, "–") for column in rows.columns[:by_count]]
-    places = (sum_count, *range(sum_count))
-    return _section(rows, [*keys, *map(_shown, rows.columns[by_count:], places)])
+def section_of(rows: Table, by_count: int = 0) -> Section:
+    """The table as it is. Where room is short its last columns go first.
 
-
-def _plain_section(rows: Table) -> Section | None:
-    """The table as it is. Where room is short its last columns go first."""
-    places = (max(place - 1, 0) for place in range(len(rows.columns)))
-    return _section(rows, map(_shown, rows.columns, places)) if rows.count else None
-
-
-def _section(rows: Table, columns: Iterable[ShownColumn]) -> Section:
+    `by_count`: columns of keys, if it is one of groups. Then the number of their rows goes first; a key that is empty in all
+    groups stays.
+    """
     from traceview.document import model as doc
 
+    keys, further = rows.columns[:by_count], rows.columns[by_count:]
+    rest = range(len(further) - 1)
+    places = (len(rest), *rest) if by_count else (0, *rest)
+    columns = [*(_shown(column, 0, "–") for column in keys), *map(_shown, further, places)]
     title = rows.name.replace("_", " ").capitalize()
     return doc.Section(rows.name, title, doc.table(title, columns))
 

@@ -216,7 +216,7 @@ def _runs(side: Side) -> tuple[ComparedRun, ...]:
 
 def conditions_of(before: Sequence[Report], after: Sequence[Report]) -> list[Condition]:
     """The differences between sides, or among captures of a side; blocking ones come first."""
-    old, new = facts_among(before), facts_among(after)
+    old, new = _facts_among(before), _facts_among(after)
     # What one side does not say is not known to differ.
     conditions = [
         Condition(name, ", ".join(values), ", ".join(new[name]), name in BLOCKING)
@@ -235,7 +235,7 @@ def blocking_words(conditions: Iterable[Condition]) -> str:
     )
 
 
-def facts_among(reports: Sequence[Report]) -> dict[str, list[str]]:
+def _facts_among(reports: Sequence[Report]) -> dict[str, list[str]]:
     """By name the values of the facts that the steps depend on, in the order of the runs."""
     values: dict[str, dict[str, None]] = {}
     for facts in map(_facts, reports):
@@ -257,7 +257,7 @@ BLOCKING: Final = (
 
 def _facts(report: Report) -> dict[str, str]:
     facts: dict[str, str] = {}
-    devices = report.results.device_time.devices if report.results.device_time else ()
+    devices = report.device_times
     if devices:
         kinds = dict.fromkeys(device.kind for device in devices)
         facts["kind of devices"] = ", ".join(DEVICE_KINDS[kind].words for kind in kinds)
@@ -312,20 +312,16 @@ def different_work(
     """In what the steps of both sides are not the same work, in words; empty where nothing shows that."""
     words = [row.words for row in conditions if row.is_blocking]
     old, new = _kinds_of_ops(before), _kinds_of_ops(after)
-    # A compiler, as of `jit_compile`, makes other ops of the same work.
-    is_same = any(row.name == _COMPILER for row in conditions) or _is_one_model(*before, *after)
+    environments = [report.results.environment for report in (*before, *after)]
+    counts = {of.hosts[0].training.parameters if of and of.hosts else None for of in environments}
+    # Of as many parameters it is one model. A compiler, as of `jit_compile`, makes other ops of the same work.
+    is_one_model = len(counts) == 1 and None not in counts
+    is_same = is_one_model or any(row.name == _COMPILER for row in conditions)
     if old and new and not is_same:
         common, whole = len(old & new), len(old | new)
         if common < _LEAST_COMMON_KINDS * whole:
             words.append(f"{common} of {numbers.plural(whole, 'kind')} of ops in common")
     return words
-
-
-def _is_one_model(*reports: Report) -> bool:
-    """Whether all train as many parameters."""
-    environments = [report.results.environment for report in reports]
-    counts = {of.hosts[0].training.parameters if of and of.hosts else None for of in environments}
-    return len(counts) == 1 and None not in counts
 
 
 def _kinds_of_ops(side: Sequence[Report]) -> set[str]:

@@ -14,7 +14,6 @@ from traceview.comparison.model import (
     Comparison,
     DeviceDifference,
     FindingDifference,
-    StateDifference,
     WorkDifference,
 )
 from traceview.comparison.noise import Direction
@@ -78,7 +77,8 @@ def sections_of(comparison: Comparison) -> tuple[doc.Section, ...]:
 
 
 def _verdict_section(comparison: Comparison, *blocks: doc.Block) -> doc.Section:
-    facts = doc.facts(*_sides(comparison), *_changed(comparison))
+    changed = numbers.listed([row.words for row in comparison.conditions], _SHOWN_CONDITIONS)
+    facts = doc.facts(*_sides(comparison), f"also changed: {changed}" if changed else None)
     return doc.Section("comparison", comparison.verdict, (*facts, *blocks), is_folded=False)
 
 
@@ -119,11 +119,6 @@ def _sides(comparison: Comparison) -> Iterator[str]:
             yield f"{name}: {place} and {numbers.plural(more, 'more capture')}, {steps}, mean per capture {each}"
         else:
             yield f"{name}: {place}, {steps}{f' of {count} devices' if count > 1 else ''}"
-
-
-def _changed(comparison: Comparison) -> tuple[str, ...]:
-    words = [row.words for row in comparison.conditions]
-    return (f"also changed: {numbers.listed(words, _SHOWN_CONDITIONS)}",) if words else ()
 
 
 def _details(comparison: Comparison) -> Iterator[doc.Section]:
@@ -183,20 +178,21 @@ def _state_table(comparison: Comparison, most_rows: int) -> tuple[doc.Table, ...
     least = _LEAST_RATIO * max(step.before_ps, step.after_ps)
     large = [row for row in states if max(row.before_ps, row.after_ps) >= least][:most_rows]
     rest = [row for row in states if row not in large]
-
-    def together(words: str, rows: Sequence[StateDifference], look: Look) -> _StateRow:
-        return _StateRow(
-            words, sum(row.before_ps for row in rows), sum(row.after_ps for row in rows), look
-        )
-
     rows = [
-        together(look_of(STATES, row.state).words, [row], _noise(comparison, row.direction))
+        _StateRow(
+            look_of(STATES, row.state).words,
+            row.before_ps,
+            row.after_ps,
+            _noise(comparison, row.direction),
+        )
         for row in large
     ]
     if rest:
-        rows.append(together(numbers.plural(len(rest), "other state"), rest, Look("", "")))
+        sums = sum(row.before_ps for row in rest), sum(row.after_ps for row in rest)
+        rows.append(_StateRow(numbers.plural(len(rest), "other state"), *sums, Look("", "")))
     direction = step.direction if step.measure == "mean" else "none"
-    rows.append(together("step", states, _noise(comparison, direction)))
+    noise = _noise(comparison, direction)
+    rows.append(_StateRow("step", step.before_ps, step.after_ps, noise))
     return table("The mean step by state before and after", rows, _STATE_COLUMNS)
 
 

@@ -167,9 +167,10 @@ def _judgement(text: str, rows: Sequence[JudgedRow]) -> Judgement:
     return Judgement(text, outcome, tuple(chosen))
 
 
-def _median_values(condition: Condition, captures: Sequence[Report]) -> list[Value]:
+def _median_values(condition: Condition, side: Side) -> list[Value]:
     """By device that most captures have the median of its values, where most captures have one."""
     by_place: dict[str, list[Value]] = {}
+    captures = side.reports
     for report in captures:
         for value in condition.query.values(report):
             by_place.setdefault(value.where, []).append(value)
@@ -213,20 +214,19 @@ def _rows(
     condition: Condition, subject: Side, baseline: Side | None, earlier: Earlier
 ) -> list[JudgedRow]:
     if not condition.is_change:
-        values = _median_values(condition, subject.reports)
+        values = _median_values(condition, subject)
         return [_row(condition, value, condition.sign, condition.limit) for value in values]
     if baseline is None:
         return [_unknown("", "no baseline is given")]
-    sides = baseline, subject
-    blocking = blocking_words(conditions_of(*(side.reports for side in sides)))
+    blocking = blocking_words(conditions_of(baseline.reports, subject.reports))
     if blocking:
         return [_unknown("", f"the runs cannot be compared ({blocking})")]
     if condition.key == STEP_TIME:
-        return [_of_step_time(condition, *sides, earlier)]
-    old, new = (_median_values(condition, side.reports) for side in sides)
-    before = {value.where: value for value in old}
+        return [_of_step_time(condition, baseline, subject, earlier)]
+    before = {value.where: value for value in _median_values(condition, baseline)}
     return [
-        _changed_row(condition, value, before.get(value.where, before.get(""))) for value in new
+        _changed_row(condition, value, before.get(value.where, before.get("")))
+        for value in _median_values(condition, subject)
     ]
 
 
@@ -247,24 +247,21 @@ def _changed_row(condition: Condition, value: Value, before: Value | None) -> Ju
 
 def _of_step_time(condition: Condition, before: Side, after: Side, earlier: Earlier) -> JudgedRow:
     change = before.change_to(after, earlier)
-    is_typical = change is not None and change.measure == "typical"
-    values = (
-        Value("", side.typical_ps) if is_typical else _mean_step(condition, side)
-        for side in (after, before)
-    )
-    row = _changed_row(condition, *values)
+
+    def step_of(side: Side) -> Value:
+        """The step that the change is of, or why there is none."""
+        if change is not None and change.measure == "typical":
+            return Value("", side.typical_ps)
+        values = (_step_time(report)[0] for report in side.reports)
+        return next((of for of in values if of.value is None), None) or Value("", side.mean_ps)
+
+    row = _changed_row(condition, step_of(after), step_of(before))
     if row.limit is None or row.baseline is None or change is None or after.is_same_as(before):
         return row
     sign = 1 if condition.sign == "+" else -1
     outcome = outcome_of(change, row.limit / row.baseline - 1, sign)
     few = min(len(before.reports), len(after.reports)) < ENOUGH_RUNS
     return replace(row, outcome=outcome, reason=_noise_words(change, outcome, is_few=few))
-
-
-def _mean_step(condition: Condition, side: Side) -> Value:
-    """The mean step of a side, or why there is none."""
-    values = (value for report in side.reports for value in condition.query.values(report))
-    return next((value for value in values if value.value is None), None) or Value("", side.mean_ps)
 
 
 def outcome_of(change: Difference, limit: float, sign: int) -> Outcome:
@@ -287,15 +284,15 @@ def _noise_words(change: Difference, outcome: Outcome, *, is_few: bool) -> str |
     """Why there is no verdict, or which step the change is of."""
     if outcome == "unknown":
         return "a single step says nothing of noise: capture ten or more"
-    typical = "; value and change are of the typical step, without the slowest third"
-    step = typical if change.measure == "typical" else ""
+    interval, step = interval_words(change.low, change.high), ""
+    if change.measure == "typical":
+        step = "; value and change are of the typical step, without the slowest third"
     if outcome != "no_verdict":
-        return f"{interval_words(change.low, change.high)}{step}" if step else None
+        return f"{interval}{step}" if step else None
     why = "these runs differ too much"
     if change.basis == "assumed":
         why = "one capture of a side does not show how much runs differ"
-    more = f": {ENOUGH}" if is_few else ""
-    return f"{why}, {interval_words(change.low, change.high)}{more}{step}"
+    return f"{why}, {interval}{f': {ENOUGH}' if is_few else ''}{step}"
 
 
 # The language of conditions. A key is a query on the report: `QUERIES` has them all.
@@ -362,16 +359,13 @@ def _step_time(report: Report) -> list[Value]:
 
 def _busy(report: Report) -> list[Value]:
     """Of the devices that compute; others are not busy, and need not be."""
-    times = report.results.device_time
-    rows = [row for row in (times.devices if times else ()) if row.is_in_use]
-    values = [Value(row.device, row.busy_ratio) for row in rows]
+    values = [Value(row.device, row.busy_ratio) for row in report.device_times if row.is_in_use]
     return values or _none(report, "device_time", "no device computed")
 
 
 def _memory_peak(report: Report) -> list[Value]:
-    times, without = report.results.device_time, "its allocator was not recorded"
-    rows = times.devices if times else ()
-    values = [Value(row.device, row.memory_peak_bytes, without) for row in rows]
+    without = "its allocator was not recorded"
+    values = [Value(row.device, row.memory_peak_bytes, without) for row in report.device_times]
     return values or _none(report, "device_time", "there is no device")
 
 
@@ -384,10 +378,9 @@ def _examples(report: Report) -> list[Value]:
 
 def _state(key: str, is_ratio: bool, report: Report) -> list[Value]:
     """The mean step of each device in a state, or its share of the step; a state that does not occur takes 0."""
-    ledger = report.results.ledger
     values = [
         Value(row.device, row.states.get(key, 0) / (max(row.step_ps, 1) if is_ratio else 1))
-        for row in (ledger.devices if ledger else ())
+        for row in report.device_states
     ]
     return values or _none(report, "ledger", "there is no device")
 
@@ -507,7 +500,7 @@ def _known_key(text: str) -> tuple[str, int]:
 
 def _code(text: str) -> str:
     code, known = text.lower(), (*RULES, *SEVERITIES)
-    if code not in known:
-        hint = did_you_mean(code, known, "traceview explain lists them")
-        raise UsageError(f"no finding is called {code}", hint=hint)
-    return code
+    if code in known:
+        return code
+    hint = did_you_mean(code, known, "traceview explain lists them")
+    raise UsageError(f"no finding is called {code}", hint=hint)

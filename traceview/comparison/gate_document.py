@@ -10,6 +10,7 @@ from traceview.base.text import encodable, lazy_pattern
 from traceview.comparison.model import GateResult, JudgedRow, JudgedSide, Judgement, Outcome
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import Shown, table
 from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import QUALITIES, Look, look_of
 
@@ -40,35 +41,17 @@ def gate_section(result: GateResult) -> doc.Section:
     """The conditions as a table: those that fail first."""
     baseline = result.baseline
     rows = [
-        (judgement.condition, row)
+        (judgement, row)
         for judgement in result.judgements
         for row in judgement.rows[: 1 if judgement.outcome == "holds" else MOST_ROWS]
     ]
-    return doc.Section(
-        "gate",
-        headline(result),
-        (
-            *doc.facts(
-                f"run {result.subject.run}{_more(result.subject)}",
-                f"baseline {baseline.name}{_more(baseline)}" if baseline else None,
-            ),
-            *doc.table(
-                "The conditions, what was measured, and the limits",
-                (
-                    doc.column("look", "", [OUTCOMES[row.outcome] for _, row in rows]),
-                    doc.column("name", "condition", [condition for condition, _ in rows]),
-                    doc.column("name", "device", [row.where for _, row in rows], priority=1),
-                    doc.column("words", "value", [row.measured for _, row in rows]),
-                    doc.column("words", "limit", [row.allowed for _, row in rows]),
-                    doc.column(
-                        "words", "change", [_change_words(row) for _, row in rows], priority=2
-                    ),
-                ),
-            ),
-            *doc.notes(*_notes(result)),
-        ),
-        is_folded=False,
+    facts = doc.facts(
+        f"run {result.subject.run}{_more(result.subject)}",
+        f"baseline {baseline.name}{_more(baseline)}" if baseline else None,
     )
+    conditions = table("The conditions, what was measured, and the limits", rows, _COLUMNS)
+    blocks: tuple[doc.Block, ...] = (*facts, *conditions, *doc.notes(*_notes(result)))
+    return doc.Section("gate", headline(result), blocks, is_folded=False)
 
 
 def _more(side: JudgedSide) -> str:
@@ -79,6 +62,17 @@ def _more(side: JudgedSide) -> str:
 def _change_words(row: JudgedRow) -> str:
     """The change against the baseline: `+5.2%`; empty where there is none."""
     return "" if row.change_ratio is None else numbers.signed_share(row.change_ratio)
+
+
+_COLUMNS: Final = (
+    Shown("", lambda of: OUTCOMES[of[1].outcome], kind="look"),
+    Shown("condition", lambda of: of[0].condition, kind="name"),
+    Shown("device", lambda of: of[1].where, 1, "name"),
+    Shown("value", lambda of: of[1].measured),
+    Shown("limit", lambda of: of[1].allowed),
+    Shown("change", lambda of: _change_words(of[1]), 2),
+)
+"""Of a condition and one of its rows."""
 
 
 def _notes(result: GateResult) -> Iterator[str]:
@@ -100,18 +94,16 @@ def _notes(result: GateResult) -> Iterator[str]:
 
 # GitHub
 
-_LEVELS: Final = {"fails": "error", "unknown": "warning", "no_verdict": "warning"}
 _DATA: Final = (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"))
 _PROPERTY: Final = (*_DATA, (":", "%3A"), (",", "%2C"))
 
 
 def annotation_lines(result: GateResult) -> Iterator[str]:
     """The lines that make GitHub mark the run: errors fail, warnings cannot be judged."""
-    for judgement in result.judgements:
-        if judgement.outcome != "holds":
-            title = _escaped(f"traceview gate: {judgement.condition}", _PROPERTY)
-            text = _escaped("; ".join(lines_of(judgement)), _DATA)
-            yield f"::{_LEVELS[judgement.outcome]} title={title}::{text}"
+    for judgement in result.with_outcome("fails", "unknown", "no_verdict"):
+        level = "error" if judgement.outcome == "fails" else "warning"
+        title = _escaped(f"traceview gate: {judgement.condition}", _PROPERTY)
+        yield f"::{level} title={title}::{_escaped('; '.join(lines_of(judgement)), _DATA)}"
     if result.outcome == "passed":
         yield f"::notice title=traceview gate::{_escaped(headline(result), _DATA)}"
 
@@ -158,22 +150,17 @@ def junit_xml(result: GateResult) -> bytes:
     attributes = {"name": "traceview gate", **{name: str(count) for name, count in counts.items()}}
     suite = ET.SubElement(root, "testsuite", attributes)
     for judgement in result.judgements:
-        _add_case(suite, judgement)
+        names = {"name": _text(judgement.condition), "classname": "traceview.gate"}
+        case = ET.SubElement(suite, "testcase", names)
+        if judgement.outcome != "holds":
+            lines = list(map(_text, lines_of(judgement)))
+            kind = "failure" if judgement.outcome == "fails" else "error"
+            shown = ET.SubElement(case, kind, {"type": judgement.outcome, "message": lines[0]})
+            shown.text = "\n".join(lines)
     ET.SubElement(suite, "system-out").text = _text(headline(result))
     ET.indent(root)
     whole: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return whole + b"\n"
-
-
-def _add_case(suite: ET.Element, judgement: Judgement) -> None:
-    attributes = {"name": _text(judgement.condition), "classname": "traceview.gate"}
-    case = ET.SubElement(suite, "testcase", attributes)
-    if judgement.outcome == "holds":
-        return
-    lines = list(map(_text, lines_of(judgement)))
-    kind = "failure" if judgement.outcome == "fails" else "error"
-    shown = ET.SubElement(case, kind, {"type": judgement.outcome, "message": lines[0]})
-    shown.text = "\n".join(lines)
 
 
 def _text(text: str) -> str:

@@ -7,14 +7,13 @@ The series is split where runs without a change would least often differ as much
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import exp
 from pathlib import Path
 from statistics import median
 from typing import Final, Literal
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.base.errors import (
@@ -53,14 +52,12 @@ from traceview.comparison.sides import (
 from traceview.comparison.verdict import ratio_words
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.columns import Shown
-from traceview.document.columns import table as shown_table
+from traceview.document.columns import Shown, table
 from traceview.document.sanitize import encoded
 from traceview.report.formats import is_saved_report, report_at
 from traceview.report.model import Report, devices_of, started_ns, traces_of
 from traceview.report.saved import load_report
 from traceview.store.address import location_of
-from traceview.trace.device.table import Table, record_columns, table
 
 FEWEST_RUNS: Final = 3
 """Of a level: one or two slow runs may be outliers."""
@@ -145,23 +142,27 @@ class History(Record, frozen=True):
         return tuple(row for row in self.rows if row.change_ratio is not None)
 
 
-def history_of(folder: Folder) -> History:
-    """The reports in their order, with the changes of the step time in each series of alike runs."""
-    series: dict[tuple[str, int | None], list[SavedReport]] = {}
-    for saved in folder.reports:
-        series.setdefault(setup_of(saved.report), []).append(saved)
-    rows = {row.file: row for reports in series.values() for row in _rows(reports)}
+def history_of(folder: Path) -> History:
+    """The reports in their order, with the changes of the step time in each series of alike runs.
+
+    Raises what `saved_reports` raises.
+    """
+    reports, left_out = saved_reports(folder)
+    series: dict[tuple[str, int | None], dict[Path, Report]] = {}
+    for path, report in reports.items():
+        series.setdefault(setup_of(report), {})[path] = report
+    rows = {row.file: row for alike in series.values() for row in _rows(alike)}
     return History(
         schema_version=HISTORY_SCHEMA_VERSION,
         traceview_version=VERSION,
-        folder=str(folder.path),
-        rows=tuple(rows[str(saved.path)] for saved in folder.reports),
-        left_out=folder.left_out,
+        folder=str(folder),
+        rows=tuple(rows[str(path)] for path in reports),
+        left_out=tuple(left_out),
     )
 
 
-def _rows(series: Sequence[SavedReport]) -> Iterator[HistoryRow]:
-    steps = [capture_steps(saved.report) for saved in series]
+def _rows(series: Mapping[Path, Report]) -> Iterator[HistoryRow]:
+    steps = [*map(capture_steps, series.values())]
     known = [(place, of) for place, own in enumerate(steps) if own and (of := own.levels)]
     level_ps: dict[int, int] = {}
     change_ratio: dict[int, float] = {}
@@ -171,11 +172,10 @@ def _rows(series: Sequence[SavedReport]) -> Iterator[HistoryRow]:
         if first:
             change_ratio[known[first][0]] = level / level_ps[known[first - 1][0]] - 1
         level_ps |= {place: level for place, _ in known[first:last]}
-    for place, (saved, own) in enumerate(zip(series, steps, strict=True)):
-        report = saved.report
+    for place, ((path, report), own) in enumerate(zip(series.items(), steps, strict=True)):
         found, balance = report.results.steps, report.results.balance
         yield HistoryRow(
-            file=str(saved.path),
+            file=str(path),
             run=report.source.run,
             started_ns=started_ns(report),
             devices=devices_of(report),
@@ -197,46 +197,26 @@ def earlier_levels(folder: Path, like: Sequence[Report]) -> list[list[StepLevels
     """
     known = {traces_of(report) for report in like}
     setups = {setup_of(report) for report in like}
+    reports, _ = saved_reports(folder)
     levels = [
         of
-        for saved in saved_reports(folder).reports
-        if setup_of(saved.report) in setups and traces_of(saved.report) not in known
-        if (steps := capture_steps(saved.report)) and (of := steps.levels)
+        for report in reports.values()
+        if setup_of(report) in setups and traces_of(report) not in known
+        if (steps := capture_steps(report)) and (of := steps.levels)
     ]
     return [
         levels[first:last] for first, last in pairwise([0, *change_points(levels), len(levels)])
     ]
 
 
-def history_table(history: History) -> Table:
-    """A row for each report, with the keys of the JSON; CSV is written from it."""
-    return table("history", *record_columns(HistoryRow, history.rows))
-
-
 _SIDECAR: Final = ".traceview.json"
 
 
-class SavedReport(Struct, frozen=True):
-    """A report and the file that it was read from."""
+def saved_reports(folder: Path) -> tuple[dict[Path, Report], list[str]]:
+    """The reports in a folder and in the folders in it by their files, oldest first; those without a time come last.
 
-    path: Path
-    report: Report
-
-
-class Folder(Struct, frozen=True):
-    """The reports of a folder, oldest first. `left_out`: files with an ending of reports that are none, or whose run
-    another file has a report on, in sentences.
-    """
-
-    path: Path
-    reports: tuple[SavedReport, ...]
-    left_out: tuple[str, ...] = ()
-
-
-def saved_reports(folder: Path) -> Folder:
-    """The reports in a folder and in the folders in it.
-
-    Raises `TraceNotFoundError` where there is no report, and `TraceFormatError` where none can be read.
+    The sentences are on files with an ending of reports that are none, or whose run another file has a report on. Raises
+    `TraceNotFoundError` where there is no report, and `TraceFormatError` where none can be read.
     """
     if not folder.is_dir():
         problem = (
@@ -245,14 +225,14 @@ def saved_reports(folder: Path) -> Folder:
         raise TraceNotFoundError(
             f"{folder}: {problem}", hint="traceview history DIR, a folder with saved reports"
         )
-    reports: list[SavedReport] = []
+    reports: dict[Path, Report] = {}
     left_out: list[str] = []
     damage: list[TraceviewError] = []
     for path in sorted((*folder.glob("*"), *folder.glob("*/*"))):
         if not is_saved_report(path) or not path.is_file() or path.name.endswith(_SIDECAR):
             continue
         try:
-            reports.append(SavedReport(path, load_report(path)))
+            reports[path] = load_report(path)
         except (TraceFormatError, TraceNotFoundError) as error:
             damage.append(error)
             left_out.append(f"{path} is left out: {error.message.removeprefix(f'{path}: ')}.")
@@ -262,19 +242,18 @@ def saved_reports(folder: Path) -> Folder:
             hint="traceview report LOGDIR --format json -o FOLDER/NAME.json saves one",
         )
         raise [*damage, nothing][0]
-    once: dict[object, SavedReport] = {}
+
+    def age(path: Path) -> tuple[bool, int, str]:
+        started = started_ns(reports[path])
+        return started is None, started or 0, str(path)
+
+    once: dict[object, Path] = {}
     left_out += [
-        f"{saved.path} is left out: another file has a report on its trace."
-        for saved in sorted(reports, key=_age)
-        if once.setdefault(traces_of(saved.report) or saved.path, saved) is not saved
+        f"{path} is left out: another file has a report on its trace."
+        for path in sorted(reports, key=age)
+        if once.setdefault(traces_of(reports[path]) or path, path) != path
     ]
-    return Folder(folder, tuple(once.values()), tuple(left_out))
-
-
-def _age(saved: SavedReport) -> tuple[bool, int, str]:
-    """Runs without a recorded time come last, by the names of their files."""
-    started = started_ns(saved.report)
-    return started is None, started or 0, str(saved.path)
+    return {path: reports[path] for path in once.values()}, left_out
 
 
 _LEGEND = (
@@ -299,7 +278,7 @@ def history_section(history: History) -> doc.Section:
         "history",
         "History",
         (
-            *shown_table("The reports, oldest first", history.rows, columns),
+            *table("The reports, oldest first", history.rows, columns),
             *doc.notes(*_notes(history)),
             *doc.remarks(_LEGEND),
         ),

@@ -70,12 +70,7 @@ DEVICE_SPREAD: Final = RunSpread(ratio=0.04, degrees=4)
 
 def run_spread_of(reports: Iterable[Report]) -> RunSpread:
     """The assumed spread of runs on such devices."""
-    kinds = {
-        device.kind
-        for report in reports
-        if report.results.device_time
-        for device in report.results.device_time.devices
-    }
+    kinds = {device.kind for report in reports for device in report.device_times}
     return REPLICA_SPREAD if "replica" in kinds else DEVICE_SPREAD
 
 

@@ -81,8 +81,7 @@ def scaled_runs(reports: Sequence[Report], *, force: bool = False) -> ScaledRuns
 
 
 def _device_count(report: Report) -> int:
-    times = report.results.device_time
-    return sum(row.is_in_use for row in times.devices) if times else 0
+    return sum(row.is_in_use for row in report.device_times)
 
 
 def _row(group: Side, fewest: Side, *, has_examples: bool) -> Efficiency:

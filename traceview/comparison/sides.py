@@ -16,7 +16,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.gpu_time.device_states import DeviceStates
-from traceview.analysis.measures.step_report import StepRow
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import EXPLAINS, Finding
 from traceview.analysis.rules.words import Line, Quantity, filled
@@ -75,7 +74,8 @@ def capture_steps(report: Report) -> CaptureSteps | None:
     used = [row for row in (found.steps if found else ()) if row.used]
     by_number: dict[int, list[Mapping[str, float]]] = {}
     for row in [row for row in used if row.devices] or used:
-        by_number.setdefault(row.number, []).append(_mean_of_devices(row))
+        states = [device.states for device in row.devices] or [{_WHOLE: row.duration_ps}]
+        by_number.setdefault(row.number, []).append(_mean_of(states))
     if not by_number:
         return None
     steps = [_mean_of(by_number[number]) for number in sorted(by_number)]
@@ -88,6 +88,7 @@ def capture_steps(report: Report) -> CaptureSteps | None:
 
 
 _WHOLE: Final = "step"
+"""Stands for the states of a step without devices."""
 
 
 def step_time_ps(report: Report) -> int | None:
@@ -103,13 +104,6 @@ def why_no_step(report: Report) -> str:
         return why_absent(report, "steps")
     excluded = ", ".join(dict.fromkeys(row.excluded for row in steps.steps if row.excluded))
     return f"no step is used: {excluded}" if excluded else "no step is used"
-
-
-def _mean_of_devices(row: StepRow) -> dict[str, float]:
-    """By state the mean of the devices of the host; of a step without devices its length."""
-    if not row.devices:
-        return {_WHOLE: float(row.duration_ps)}
-    return _mean_of([device.states for device in row.devices])
 
 
 def _mean_of(parts: Sequence[Mapping[K, float]]) -> dict[K, float]:
@@ -268,11 +262,23 @@ def device_differences(
     old, new = _devices(before), _devices(after)
     if not old or not new:
         return ()
-    common = [place for place in new if place in old]
-    return tuple(
-        _device_difference(old.get(place, []), new.get(place, []))
-        for place in dict.fromkeys((*common, *new, *old))
-    )
+    rows = []
+    # Those of both sides first.
+    for place in dict.fromkeys((*(place for place in new if place in old), *new, *old)):
+        sides = old.get(place, []), new.get(place, [])
+        was, now = (_rounded(_mean_of([row.states for row in side])) for side in sides)
+        states = [
+            DeviceState(key, was.get(key, 0), now.get(key, 0), now.get(key, 0) - was.get(key, 0))
+            for key in sorted({*was, *now})
+        ]
+        rows.append(
+            DeviceDifference(
+                device=(*sides[1], *sides[0])[0].device,
+                status="both" if all(sides) else "new" if sides[1] else "gone",
+                states=tuple(sorted(states, key=lambda row: -abs(row.difference_ps))),
+            )
+        )
+    return tuple(rows)
 
 
 def _devices(reports: Sequence[Report]) -> dict[tuple[int, str], list[DeviceStates]]:
@@ -280,25 +286,10 @@ def _devices(reports: Sequence[Report]) -> dict[tuple[int, str], list[DeviceStat
     devices: dict[tuple[int, str], list[DeviceStates]] = {}
     for report in reports:
         hosts = [host.host for host in report.capture.hosts]
-        for row in report.results.ledger.devices if report.results.ledger else ():
+        for row in report.device_states:
             place = hosts.index(row.host) if row.host in hosts else len(hosts)
             devices.setdefault((place, row.device.rpartition("/")[2]), []).append(row)
     return devices
-
-
-def _device_difference(
-    before: Sequence[DeviceStates], after: Sequence[DeviceStates]
-) -> DeviceDifference:
-    old, new = (_rounded(_mean_of([row.states for row in side])) for side in (before, after))
-    states = [
-        DeviceState(key, old.get(key, 0), new.get(key, 0), new.get(key, 0) - old.get(key, 0))
-        for key in sorted({*old, *new})
-    ]
-    return DeviceDifference(
-        device=(*after, *before)[0].device,
-        status="both" if before and after else "new" if after else "gone",
-        states=tuple(sorted(states, key=lambda row: -abs(row.difference_ps))),
-    )
 
 
 CLEAR_PART: Final = 0.25
@@ -326,40 +317,35 @@ def finding_differences(
     rows = []
     for code in {**new, **old}:
         first, second = old.get(code), new.get(code)
-        made = [row for row in (first, second) if row]
+        made = [row for row in (second, first) if row]
+        difference_ps = _cost_ps(second) - _cost_ps(first)
         if (not first and code in unlisted[0]) or (not second and code in unlisted[1]):
             continue
-        if first and second and abs(_cost_ps(second) - _cost_ps(first)) <= least_ps:
+        if first and second and abs(difference_ps) <= least_ps:
             continue
         keys = {key for row in made if row.loss for key in row.loss.states}
         own = [row for row in states if row.state in keys]
-        parts_ps = sum(row.difference_ps for row in own), _cost_ps(second) - _cost_ps(first)
+        parts_ps = sum(row.difference_ps for row in own), difference_ps
         is_part = whole_ps and all(ps / whole_ps >= CLEAR_PART for ps in parts_ps)
         is_beyond = is_part or any(row.direction != "none" for row in own)
         is_large = abs(parts_ps[0]) >= least_ps
         # One that is about no time is told if it is more than information.
         if is_large and is_beyond if own else any(row.severity != "info" for row in made):
-            rows.append(_row(code, first, second))
-    return tuple(sorted(rows, key=_rank))
-
-
-def _rank(row: FindingDifference) -> tuple[int, int, str]:
-    return ("came", "went", "changed").index(row.status), -abs(row.difference_ps), row.code
-
-
-def _row(code: str, old: Finding | None, new: Finding | None) -> FindingDifference:
-    before_ps, after_ps = (row.loss.ps_per_step if row and row.loss else None for row in (old, new))
-    shown = new or old
-    assert shown is not None
-    return FindingDifference(
-        code=code,
-        status="changed" if old and new else "came" if new else "went",
-        title=shown.title,
-        clause=_clause(shown, _cost_ps(new) - _cost_ps(old)),
-        states=shown.loss.states if shown.loss else (),
-        before_ps=before_ps,
-        after_ps=after_ps,
-    )
+            shown = made[0]
+            rows.append(
+                FindingDifference(
+                    code=code,
+                    status="changed" if first and second else "came" if second else "went",
+                    title=shown.title,
+                    clause=_clause(shown, difference_ps),
+                    states=shown.loss.states if shown.loss else (),
+                    before_ps=first.loss.ps_per_step if first and first.loss else None,
+                    after_ps=second.loss.ps_per_step if second and second.loss else None,
+                )
+            )
+    order = ("came", "went", "changed")
+    rows.sort(key=lambda row: (order.index(row.status), -abs(row.difference_ps), row.code))
+    return tuple(rows)
 
 
 def _clause(finding: Finding, difference_ps: int) -> str:
@@ -384,11 +370,14 @@ def _unlisted_codes(reports: Sequence[Report]) -> set[str]:
 
 
 def _findings(reports: Sequence[Report]) -> dict[str, Finding]:
+    """By code the costliest of a capture, of those that most captures have."""
     of_code: dict[str, list[Finding]] = {}
     for report in reports:
-        for code in {finding.code for finding in report.findings}:
-            same = (finding for finding in report.findings if finding.code == code)
-            of_code.setdefault(code, []).append(max(same, key=_cost_ps))
+        costliest: dict[str, Finding] = {}
+        for finding in sorted(report.findings, key=lambda finding: -_cost_ps(finding)):
+            costliest.setdefault(finding.code, finding)
+        for code, finding in costliest.items():
+            of_code.setdefault(code, []).append(finding)
     return {
         code: made[len(made) // 2] for code, made in of_code.items() if 2 * len(made) > len(reports)
     }

@@ -216,14 +216,10 @@ def _clause(change: _Change, comparison: Comparison) -> str:
 
 def _work_clause(change: _Change, comparison: Comparison, longer: str) -> str | None:
     """What made the compute differ, the function or layer rather than the op."""
-    first = [
-        max(works, key=lambda work: abs(work.path_ps))
-        for works in (comparison.parts, [op for op in comparison.ops if op.class_ == "compute"])
-        if works
-    ]
-    for work in first:
-        known = work_words(work)
-        if not known or work.status == "same":
+    for works in (comparison.parts, [op for op in comparison.ops if op.class_ == "compute"]):
+        work = max(works, key=lambda work: abs(work.path_ps), default=None)
+        known = work_words(work) if work else ""
+        if work is None or not known or work.status == "same":
             continue
         if work.path_ps * change.ps <= 0 or abs(work.path_ps) < _OP_SHARE * abs(change.ps):
             continue

@@ -25,21 +25,18 @@ _Name: TypeAlias = tuple[str, ...]
 
 Row = TypeVar("Row", OpInSteps, PartInSteps)
 
-_NO_LEVELS: Final = (Level(0.0, 0.0, 1000.0),)
-"""What a side does not have is 0, with the degrees of freedom of what is no estimate."""
-
 
 class _Work(NamedTuple, Generic[Row]):
     """What one name stands for on one side.
 
-    `longest`: the row that takes longest. `levels`: time per step and device, by capture. `calls`: events per step and
-    device; `path_ps`: per step.
+    `longest`: the row that takes longest. `levels`: time per step and device, by capture; what a side does not have is 0,
+    with the degrees of freedom of what is no estimate. `calls`: events per step and device; `path_ps`: per step.
     """
 
     longest: Row
-    levels: tuple[Level, ...]
-    calls: float
-    path_ps: float
+    levels: tuple[Level, ...] = (Level(0.0, 0.0, 1000.0),)
+    calls: float = 0.0
+    path_ps: float = 0.0
 
     @property
     def ps(self) -> float:
@@ -63,11 +60,15 @@ def op_differences(
     made = _differences(
         before, after, spread, named, lambda table: (table.rows, table.left_out_ps_per_step)
     )
-    rows = []
-    for (class_, name, *_), row, work in made:
-        op = None if name == row.kernel else name or None
-        rows.append(OpDifference(**asdict(work), class_=class_, op=op, kernel=row.kernel))
-    return tuple(rows)
+    return tuple(
+        OpDifference(
+            **asdict(work),
+            class_=class_,
+            op=None if name == row.kernel else name or None,
+            kernel=row.kernel,
+        )
+        for (class_, name, *_), row, work in made
+    )
 
 
 def part_differences(
@@ -134,54 +135,40 @@ def _differences(
     left_out_ps = [max(rows_of(table)[1] for table in side) for side in tables]
     pairs = []
     for name in {**new, **old}:
-        first, second = old.get(name), new.get(name)
-        known = second or first
-        assert known is not None
-        if (first and second) or known.ps > left_out_ps[first is not None]:
-            levels = [work.levels if work else _NO_LEVELS for work in (first, second)]
-            noise = part_difference(levels[0], levels[1], spread)
-            calls = [round(work.calls, 3) if work else 1.0 for work in (first, second)]
+        # What became less is looked for where it was.
+        longest = max((of[name] for of in (new, old) if name in of), key=lambda work: work.ps)
+        first, second = (of.get(name) or _Work(longest.longest) for of in (old, new))
+        is_both = name in old and name in new
+        if is_both or longest.ps > left_out_ps[name in old]:
+            noise = part_difference(first.levels, second.levels, spread)
             # Of ops that replicas run beside each other one takes the time, in other steps another.
-            if spread.is_of_replicas and calls[0] != calls[1] and min(calls) < 1:
+            calls = sorted(
+                (first.calls if name in old else 1.0, second.calls if name in new else 1.0)
+            )
+            if spread.is_of_replicas and calls[0] != calls[1] and calls[0] < 1:
                 noise = Difference(noise.value)
-            pairs.append((name, first, second, noise))
+            pairs.append((name, longest.longest, first, second, noise))
     shown = most_chance(noise for *_, noise in pairs)
-    rows = [_measured(*pair, shown) for pair in pairs]
-    return sorted(rows, key=lambda row: (-abs(row[2].difference_ps), -abs(row[2].path_ps)))
-
-
-def _measured(
-    name: _Name,
-    old: _Work[Row] | None,
-    new: _Work[Row] | None,
-    noise: Difference,
-    shown: float,
-) -> tuple[_Name, Row, WorkDifference]:
-    status: Literal["slower", "faster", "new", "gone", "same"] = "same"
-    if old is None or new is None:
-        status = "new" if new else "gone"
-    elif (noise.chance or 0.0) <= shown and noise.direction in ("slower", "faster"):
-        status = "slower" if noise.direction == "slower" else "faster"
-    before_ps, after_ps = (round(work.ps) if work else 0 for work in (old, new))
-    # What became less is looked for where it was.
-    longer = old if old and (not new or old.ps > new.ps) else new
-    assert longer is not None
-    row = longer.longest
-    return (
-        name,
-        row,
-        WorkDifference(
+    rows = []
+    for name, row, first, second, noise in pairs:
+        status: Literal["slower", "faster", "new", "gone", "same"] = "same"
+        if name not in old or name not in new:
+            status = "new" if name in new else "gone"
+        elif (noise.chance or 0.0) <= shown and noise.direction in ("slower", "faster"):
+            status = "slower" if noise.direction == "slower" else "faster"
+        work = WorkDifference(
             status=status,
-            before_ps=before_ps,
-            after_ps=after_ps,
-            before_calls=round(old.calls, 3) if old else 0.0,
-            after_calls=round(new.calls, 3) if new else 0.0,
-            difference_ps=after_ps - before_ps,
-            path_ps=round((new.path_ps if new else 0.0) - (old.path_ps if old else 0.0)),
+            before_ps=round(first.ps),
+            after_ps=round(second.ps),
+            before_calls=first.calls,
+            after_calls=second.calls,
+            difference_ps=round(second.ps) - round(first.ps),
+            path_ps=round(second.path_ps - first.path_ps),
             layer=row.layer if name[-1] else None,
             source_line=row.source_line,
-        ),
-    )
+        )
+        rows.append((name, row, work))
+    return sorted(rows, key=lambda row: (-abs(row[2].difference_ps), -abs(row[2].path_ps)))
 
 
 _NUMBER: Final = lazy_pattern(r"_(\d+)(?=_|$)")
@@ -241,7 +228,7 @@ def _work(tables: Sequence[OpSteps], captures: Mapping[int, Sequence[Row]]) -> _
     return _Work(
         longest=max((row for _, row in of_all), key=lambda row: row.ps_per_step),
         levels=tuple(map(_level, captures.values())),
-        calls=fsum(calls) / len(tables),
+        calls=round(fsum(calls) / len(tables), 3),
         path_ps=fsum(path_ps) / len(tables),
     )
 

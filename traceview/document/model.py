@@ -350,11 +350,7 @@ def column(kind: Kind, heading: str, values: Iterable[Value], priority: int = 0)
 
 def sentence_of(value: Value, text: str) -> Sentence:
     """A cell of a column of words; `text`: what stands there where it holds no sentence."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, tuple):
-        return value
-    return text
+    return value if isinstance(value, (str, tuple)) else text
 
 
 def ratio(part: int | None, whole: int | None) -> float | None:

@@ -111,20 +111,19 @@ def signed_share(ratio: float | None) -> str:
 
 def share_range(ratios: Iterable[float | None]) -> str:
     """The least and the greatest of the ratios that are known: `57.7–57.9%`."""
-    known = sorted(ratio for ratio in ratios if ratio is not None)
-    if not known:
-        return ABSENT
-    least, greatest = share(known[0]), share(known[-1])
+    least, greatest = _ends(ratios, share)
     return least if least == greatest else f"{least.removesuffix('%')}–{greatest}"
 
 
 def time_range(picoseconds: Iterable[int | None]) -> str:
     """The least and the greatest of the times that are known: `5.90 ms to 6.00 ms`."""
-    known = sorted(length for length in picoseconds if length is not None)
-    if not known:
-        return ABSENT
-    least, greatest = time(known[0]), time(known[-1])
+    least, greatest = _ends(picoseconds, time)
     return least if least == greatest else f"{least} to {greatest}"
+
+
+def _ends(values: Iterable[float | None], write: Callable[[float | None], str]) -> tuple[str, str]:
+    known = [value for value in values if value is not None]
+    return write(min(known, default=None)), write(max(known, default=None))
 
 
 def count(number: int | None) -> str:

@@ -199,7 +199,7 @@ class Page(Struct):
         Of more than `most_lines` lines the last one ends with an ellipsis.
         """
         content = text if isinstance(text, Text) else self.phrase(text)
-        room = self._room(indent)
+        room = max(min(self.width, WIDEST_PROSE) - indent, 10)
         lines = list(_lines_of(content, room))
         if most_lines is not None and len(lines) > most_lines:
             lines = lines[:most_lines]
@@ -208,9 +208,6 @@ class Page(Struct):
         for place, line in enumerate(lines):
             lead = label if label is not None and place == 0 else Text()
             self.line(lead, " " * (indent - lead.width), line)
-
-    def _room(self, indent: int) -> int:
-        return max(min(self.width, WIDEST_PROSE) - indent, 10)
 
     def remark(self, text: Sentence, command: str = "") -> None:
         """Add a paragraph of minor weight."""

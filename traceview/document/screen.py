@@ -20,7 +20,7 @@ from traceview.document.page import (
     joined,
     legend_entry,
 )
-from traceview.document.phrase import Sentence, ended, phrase
+from traceview.document.phrase import ended, phrase
 from traceview.document.sanitize import sanitize
 from traceview.document.terminal import add_section
 from traceview.document.vocabulary import Look
@@ -180,11 +180,8 @@ def _add_head(page: Page, screen: doc.Summary, room: _Room) -> None:
 
 def _add_trust(page: Page, screen: doc.Summary, most_lines: int) -> None:
     ink = screen.quality.ink if screen.quality else ""
-    page.prose(_joined(page, screen.trust, ink), most_lines=most_lines)
-
-
-def _joined(page: Page, facts: tuple[Sentence, ...], ink: str) -> Text:
-    return joined((page.phrase(fact, ink) for fact in facts), BETWEEN)
+    facts = (page.phrase(fact, ink) for fact in screen.trust)
+    page.prose(joined(facts, BETWEEN), most_lines=most_lines)
 
 
 # Anatomy
@@ -201,7 +198,9 @@ def add_anatomy(
         return
     longest_ps = max(row.step_ps for row in rows) or 1
     widest = min(_WIDEST_LABEL, page.width - _BESIDE_LABEL)
-    labels = [page.middle(_label(row), widest) for row in rows]
+    # The numbers of a mean are those of no device.
+    names = (f"mean of {row.label}" if len(row.devices) > 1 else row.label for row in rows)
+    labels = [page.middle(name, widest) for name in names]
     times = [numbers.time(row.step_ps) for row in rows]
     indent = max(map(cell_len, labels)) + _GAP
     bar_width = page.width - indent - max(cell_len(sanitize(time)) for time in times) - _GAP
@@ -251,11 +250,6 @@ def _title(rows: tuple[doc.AnatomyRow, ...]) -> str:
         return "What each device did in the step"
     of = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return f"What each device did in a step, mean of {of} steps"
-
-
-def _label(row: doc.AnatomyRow) -> str:
-    """The device, or of which devices that are alike the row is the mean: its numbers are those of none of them."""
-    return f"mean of {row.label}" if len(row.devices) > 1 else row.label
 
 
 def _legend(page: Page, looks: dict[str, Look], width: int) -> list[Text]:

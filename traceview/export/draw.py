@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -91,8 +91,7 @@ def columns_of(rows: Table, names: Sequence[str]) -> tuple[Column, ...]:
     return tuple(labelled(of.name, of.cells()) if of.kind == "text" else of for of in chosen)
 
 
-@dataclass(frozen=True, eq=False)
-class Track:
+class Track(NamedTuple):
     """A row of a viewer. Of any two of its slices that overlap one lies inside the other.
 
     `is_thread`: of a host, or a stream; else what traceview computed.
@@ -103,8 +102,7 @@ class Track:
     slices: Slices
 
 
-@dataclass(frozen=True, eq=False)
-class Process:
+class Process(NamedTuple):
     """A host, a device, or the findings."""
 
     name: str

@@ -172,10 +172,3 @@ def _step_range(steps: StepRange | slice | range | None) -> StepRange | None:
         if whole and steps.step in (None, 1):
             return StepRange(*bounds)
     raise UsageError(f"steps must be a range of step numbers such as slice(5, 10), not {steps!r}")
-
-
-def check_codes(codes: Collection[str]) -> None:
-    """Raise `UsageError` for a finding code that does not exist."""
-    for code in codes:
-        if code not in RULES:
-            raise UsageError(f"no finding is called {code!r}", hint="traceview explain lists them")

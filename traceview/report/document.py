@@ -46,7 +46,6 @@ from traceview.report.model import (
     Report,
     phrases_of_verdict,
     profiler_factor,
-    reasons,
     started_ns,
     words_of_part,
 )
@@ -74,11 +73,8 @@ def explain_list(rules: Iterable[Rule], states: Iterable[Look]) -> doc.Section:
 
 def _named(look: Look) -> str:
     """The key of a state, and its name where that is another."""
-    return (
-        look.key
-        if look.words in (look.key, look.key.replace("_", " "))
-        else f"{look.key} ({look.words})"
-    )
+    is_alike = look.words == look.key.replace("_", " ") or look.words == look.key
+    return look.key if is_alike else f"{look.key} ({look.words})"
 
 
 def explain_section(rule: Rule) -> doc.Section:
@@ -283,7 +279,7 @@ def view_of(
     report: Report, asked: Invocation, *, most_rows: int = 64, is_brief: bool = False
 ) -> View:
     """The report as the section of a topic sees it."""
-    devices = report.results.device_time.devices if report.results.device_time else ()
+    recorded = report.recorded_reasons
     return View(
         results={
             **{
@@ -293,10 +289,13 @@ def view_of(
             },
             "capture": report.capture,
         },
-        skipped=reasons(report),
+        skipped={
+            name: f"{reason}: {recorded[name]}" if name in recorded else reason
+            for name, reason in report.skipped.items()
+        },
         findings=report.findings,
         window_start_ps={window.host: window.start_ps for window in report.windows},
-        others=usual_devices(devices, named_devices(report.findings)),
+        others=usual_devices(report.device_times, named_devices(report.findings)),
         most_rows=most_rows,
         is_brief=is_brief,
         commands=RunCommands(
@@ -414,6 +413,8 @@ def summary_of(report: Report, view: View, asked: Invocation) -> doc.Summary:
     rest = [pair for pair in enumerate(report.findings, 1) if pair[1] is not named]
     number = 1 + report.findings.index(named) if named else 0
     shown = [pair for pair in rest if is_worth_a_line(pair[1])][:MOST_FINDINGS]
+    others = report.source.other_runs
+    choice = f"One of {len(others) + 1} runs; `--run NAME` chooses another: "
     return doc.Summary(
         run=report.source.run,
         answer=headline,
@@ -423,7 +424,7 @@ def summary_of(report: Report, view: View, asked: Invocation) -> doc.Summary:
         if named
         else look_of(VERDICT_STATUSES, verdict.status),
         action=commands.filled(action),
-        anatomy=anatomy_rows(report.results.ledger.devices if report.results.ledger else ()),
+        anatomy=anatomy_rows(report.device_states),
         anatomy_reason=report.skipped.get("ledger", ""),
         compute=tuple(_compute(report)),
         findings=tuple(
@@ -433,7 +434,7 @@ def summary_of(report: Report, view: View, asked: Invocation) -> doc.Summary:
         hidden_count=len(rest) - len(shown),
         quality=None if quality == "ok" else look_of(QUALITIES, quality),
         trust=tuple(_trust(report, view)),
-        remarks=tuple(_remarks(report)),
+        remarks=(phrase(choice, names(others, _SHOWN_RUNS)),) if others else (),
         next_command=_evidence_command(report, named, commands) if named else "",
         full_command=asked.full_command or f"{commands.of_part('analyze')}{asked.options} --full",
         command=shell_command(report.command),
@@ -465,7 +466,7 @@ def _captured(report: Report) -> Iterator[Sentence]:
 
 
 def _devices(report: Report) -> Iterator[Sentence]:
-    rows = report.results.device_time.devices if report.results.device_time else ()
+    rows = report.device_times
     if len(rows) == 1 and rows[0].kind == "replica":
         # One alone is no replica of anything, but is called so below.
         yield phrase("1 × CPU (", device(rows[0].device), ")")
@@ -489,13 +490,6 @@ def _about(report: Report) -> Iterator[Sentence]:
     yield f"profiled {date}" if date else "date not recorded"
     if report.results.environment:
         yield from job_facts(report.results.environment)
-
-
-def _remarks(report: Report) -> Iterator[Sentence]:
-    others = report.source.other_runs
-    if others:
-        shown = names(others, _SHOWN_RUNS)
-        yield phrase(f"One of {len(others) + 1} runs; `--run NAME` chooses another: ", shown)
 
 
 def _compute(report: Report) -> Iterator[Sentence]:

@@ -12,10 +12,10 @@ from msgspec import field
 from msgspec.structs import replace
 
 from traceview.analysis.facts.selection import ReportWindow
-from traceview.analysis.gpu_time.device_states import LedgerSums
+from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
 from traceview.analysis.gpu_time.steps import FEW_STEPS
 from traceview.analysis.machine.capture import MISSING_HOST, Capture, why_no_device
-from traceview.analysis.measures.device_report import DeviceTime, time_words
+from traceview.analysis.measures.device_report import DeviceTime, DeviceTimeRow, time_words
 from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import OF_A_DISTURBANCE, SEVERITIES, Finding, FindingLoss
 from traceview.analysis.rules.rule import CRITICAL_LIMIT, LIMIT, phrases_of, rendered
@@ -125,12 +125,21 @@ class Report(Record, frozen=True):
         """The finding that the verdict is about."""
         return next((row for row in self.findings if row.code == self.verdict.finding), None)
 
+    @property
+    def device_times(self) -> tuple[DeviceTimeRow, ...]:
+        """How busy each device was; empty where none was recorded."""
+        return self.results.device_time.devices if self.results.device_time else ()
 
-def started_ns(report: Report | None) -> int | None:
+    @property
+    def device_states(self) -> tuple[DeviceStates, ...]:
+        """The mean step of each device by state; empty without a ledger."""
+        return self.results.ledger.devices if self.results.ledger else ()
+
+
+def started_ns(report: Report) -> int | None:
     """When the run was recorded, Unix nanoseconds; None where that is not known."""
-    hosts = report.capture.hosts if report else ()
-    starts = [host.profile_start_ns for host in hosts if host.profile_start_ns is not None]
-    return min(starts, default=None)
+    starts = (host.profile_start_ns for host in report.capture.hosts)
+    return min((start for start in starts if start is not None), default=None)
 
 
 def traces_of(report: Report) -> frozenset[str]:
@@ -139,21 +148,10 @@ def traces_of(report: Report) -> frozenset[str]:
     return frozenset(known for known in sums if known) if None not in sums else frozenset()
 
 
-def devices_of(report: Report | None) -> str:
+def devices_of(report: Report) -> str:
     """The devices in use: `4 × Tesla V100`; empty without any."""
-    times = report.results.device_time if report else None
-    rows = [row for row in times.devices if row.is_in_use] if times else []
-    models = [row.model or row.kind for row in rows]
+    models = [row.model or row.kind for row in report.device_times if row.is_in_use]
     return ", ".join(f"{models.count(model)} × {model}" for model in dict.fromkeys(models))
-
-
-def reasons(report: Report) -> dict[str, str]:
-    """By topic why it has no result, with what the capture says of that."""
-    recorded = report.recorded_reasons
-    return {
-        name: f"{reason}: {recorded[name]}" if name in recorded else reason
-        for name, reason in report.skipped.items()
-    }
 
 
 def why_absent(report: Report, topic: str) -> str:
@@ -166,11 +164,7 @@ FOLDER: Final = "report"
 
 
 def reproducing(
-    logdir: str,
-    run: str,
-    *,
-    window: WindowKind,
-    steps: StepRange | None,
+    logdir: str, run: str, *, window: WindowKind, steps: StepRange | None
 ) -> tuple[str, ...]:
     """The arguments of `traceview report`, the program first, with every choice that is not the default one."""
     choices = [] if window == "auto" else ["--window", window]
@@ -270,17 +264,12 @@ def _without_problem(
 
 def by_rank(finding: Finding) -> tuple[int, float, str, tuple[str, ...]]:
     """How findings are ordered: what makes numbers meaningless, problems, guesses, each by what it costs, and the rest."""
-    blocks = finding.severity == "critical" and finding.loss is None
-    return (
-        0
-        if blocks
-        else (1 if finding.severity != "info" else 2)
-        if finding.loss
-        else 3 + SEVERITIES.index(finding.severity),
-        -_rank_of_gain(finding),
-        finding.code,
-        finding.devices,
-    )
+    rank = 3 + SEVERITIES.index(finding.severity)
+    if finding.loss:
+        rank = 1 if finding.severity != "info" else 2
+    elif finding.severity == "critical":
+        rank = 0
+    return rank, -_rank_of_gain(finding), finding.code, finding.devices
 
 
 _OF_ANY_STEP: Final = 0.5
@@ -395,25 +384,22 @@ def _with_sentences(finding: Finding, place: str) -> Finding:
 
 def _healthy(sums: LedgerSums, times: DeviceTime | None, compute: Compute | None) -> str:
     """`No problem found: 4 GPUs, 98% computing, 61% of that MatMul.` With the largest loss where that is much."""
-    kinds = {row.kind for row in (times.devices if times else ())}
+    devices, count = times.devices if times else (), len(sums.devices)
+    kinds = {row.kind for row in devices}
     noun = look_of(DEVICE_KINDS, kinds.pop() if len(kinds) == 1 else "other").words
-    count = len(sums.devices)
     # A replica alone is no replica of anything, nor is a device of XLA.
-    is_cpu = count == 1 or all(row.model == CPU for row in (times.devices if times else ()))
+    is_cpu = count == 1 or all(row.model == CPU for row in devices)
     who = numbers.plural(count, "CPU" if noun == "replica" and is_cpu else noun)
     share = dict(sums.share_by_state)
-    computing = numbers.percent(share.pop(State.COMPUTE.key, 0.0))
-    largest = next(iter(compute.parts), None) if compute else None
-    computing_of = ""
-    if largest is not None and largest.compute_ratio >= LIMIT:
-        computing_of = (
-            f", {numbers.percent(largest.compute_ratio)} of that {plain(words_of_part(largest))}"
-        )
+    words = f"{who}, {numbers.percent(share.pop(State.COMPUTE.key, 0.0))} computing"
+    for part in compute.parts[:1] if compute else ():
+        if part.compute_ratio >= LIMIT:
+            ratio = numbers.percent(part.compute_ratio)
+            words += f", {ratio} of that {plain(words_of_part(part))}"
     key = max(share, key=lambda key: share[key], default=None)
-    loss = ""
     if key is not None and share[key] >= LIMIT:
-        loss = f"; {look_of(STATES, key).words}: {numbers.percent(share[key])}"
-    return f"No problem found: {who}, {computing} computing{computing_of}{loss}."
+        words += f"; {look_of(STATES, key).words}: {numbers.percent(share[key])}"
+    return f"No problem found: {words}."
 
 
 def words_of_part(part: PartOfCompute) -> Phrase:

@@ -12,7 +12,7 @@ owner can find them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, TypeVar
@@ -109,8 +109,7 @@ def _is_of_closed_form(text: str, type_: inspect.Type) -> bool:
 # likely names could be looked up.
 
 
-_TIMESTAMP: Final = lazy_pattern(r"(?a)\d{4}_\d\d_\d\d(?:_\d\d)*")
-_RUN_FOLDERS: Final = frozenset(("train", "validation", "plugins", "profile"))
+_RUN_PART: Final = lazy_pattern(r"(?a)\d{4}_\d\d_\d\d(?:_\d\d)*|train|validation|plugins|profile")
 _DEVICE_PART: Final = lazy_pattern(
     r"|job:(?:localhost|worker|chief|ps|evaluator)|(?:replica|task):\d+"
     r"|(?:device:|physical_device:|logical_device:)?(?:XLA_)?(?:CPU|GPU|TPU):\d+",
@@ -238,25 +237,23 @@ class Pseudonyms:
             return f"{self._numbered('host', stem)}{dot}"
         return self._numbered("file", name)
 
+    def _in_parts(
+        self, kind: str, name: str, between: str, is_public: Callable[[str], object]
+    ) -> str:
+        """A name whose public parts stay."""
+        parts = name.split(between)
+        return between.join(of if is_public(of) else self._numbered(kind, of) for of in parts)
+
     def run(self, name: str) -> str:
         """`run_1`, unless it is called after its time, as runs are."""
-        parts = [
-            part
-            if part in _RUN_FOLDERS or _TIMESTAMP.fullmatch(part)
-            else self._numbered("run", part)
-            for part in name.split("/")
-        ]
-        return "/".join(parts)
+        return self._in_parts("run", name, "/", _RUN_PART.fullmatch)
 
     def op(self, name: str) -> str:
         """`op_1/op_2/MatMul:MatMul`: scopes and layers go, names of TensorFlow's own ops stay."""
         match = _OP.fullmatch(name)
         bare, type_ = (match["name"], match["type"]) if match else (name, None)
-        parts = [
-            part if _OP_PARTS.fullmatch(part) or is_op_name(part) else self._numbered("op", part)
-            for part in bare.split("/")
-        ]
-        return "/".join(parts) + (f":{self.type(type_)}" if type_ else "")
+        shown = self._in_parts("op", bare, "/", is_op_part)
+        return shown + (f":{self.type(type_)}" if type_ else "")
 
     def type(self, name: str) -> str:
         """The type of an op stays if TensorFlow registers it."""
@@ -286,11 +283,7 @@ class Pseudonyms:
 
     def stage(self, name: str) -> str:
         """`Iterator::Root::Prefetch::stage_1`: kinds of iterators stay."""
-        parts = [
-            part if is_stage_name(part) else self._numbered("stage", part)
-            for part in name.split("::")
-        ]
-        return "::".join(parts)
+        return self._in_parts("stage", name, "::", is_stage_name)
 
     def event(self, names: str) -> str:
         """Events of a host, ` > ` between them: ops, stages and calls of TensorFlow and of drivers stay."""
@@ -354,6 +347,11 @@ def stage_types() -> frozenset[str]:
 def is_op_name(name: str) -> bool:
     """Whether a name is a type of op, with a number or as a kernel: `MatMul`, `MatMul_1`, `MatMulOp::Compute`."""
     return _AFTER_TYPE.sub("", name) in _stored("tensorflow_ops")
+
+
+def is_op_part(name: str) -> bool:
+    """Whether a scope in the name of an op says no more than what TensorFlow puts there."""
+    return _OP_PARTS.fullmatch(name) is not None or is_op_name(name)
 
 
 def is_stage_name(name: str) -> bool:

@@ -295,7 +295,7 @@ def _samples(job: Follower) -> Iterator[tuple[str, dict[str, str], float]]:
             samples.append(("finding_gpu_time_ratio", {"code": code}, ratio))
     for state, share in ledger.share_by_state.items() if ledger else ():
         samples.append(("state_ratio", {"state": state}, share))
-    for row in ledger.devices if ledger else ():
+    for row in report.device_states:
         computing_ps = row.states.get(State.COMPUTE.key, 0)
         computing = computing_ps / row.step_ps if row.step_ps else None
         samples.append(("device_compute_ratio", {"device": row.device}, computing))

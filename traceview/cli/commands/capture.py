@@ -146,7 +146,7 @@ def _print_report(run: Path) -> None:
 
     try:
         report = analyze(run, top=TERMINAL_TOP)
-        Target(None).write_report(report, invocation=Invocation(str(run)))
+        Target(None).write_report(report, Invocation(str(run)))
     except TraceviewError as error:
         say(f"note: no report: {error.message}")
     except BrokenPipeError:

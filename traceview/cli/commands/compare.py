@@ -297,20 +297,17 @@ def history(
 
     Example: traceview history reports/ -o history.html
     """
-    from traceview.comparison.history import (
-        history_of,
-        history_section,
-        history_table,
-        saved_reports,
-    )
+    from traceview.comparison.history import HistoryRow, history_of, history_section
 
     target = Target.of(output, force=force, width=width)
     format_ = format_of(format_, target.path, _HISTORY_FORMATS)
-    made = history_of(saved_reports(folder))
+    made = history_of(folder)
     if format_ == "csv":
         from traceview.report.tables import csv_of
+        from traceview.trace.device.table import record_columns, table
 
-        target.write_parts(csv_of(history_table(made), is_escaped=target.is_terminal))
+        rows = table("history", *record_columns(HistoryRow, made.rows))
+        target.write_parts(csv_of(rows, is_escaped=target.is_terminal))
         return
     title = f"history of {folder}"
     target.write_record(made, [history_section(made)], format_, title=title)

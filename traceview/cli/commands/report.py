@@ -102,7 +102,7 @@ def analyze(
         else:
             place = "" if redact else str(logdir)
             asked = Invocation(logdir=place, is_salvaged=source.salvage, options=options)
-        target.write_report(report, is_full=full, invocation=asked)
+        target.write_report(report, asked, is_full=full)
 
 
 _OF_VIEWERS: Final = {

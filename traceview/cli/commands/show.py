@@ -234,7 +234,11 @@ def explain(
     if schema is not None:
         if code is not None:
             raise UsageError("--schema and CODE exclude each other")
-        Target(None).write(_schema(schema).encode())
+        from traceview.report.saved import schema_of
+
+        module, _, name = _RECORDS[schema].rpartition(".")
+        record = getattr(import_module(module), name)
+        Target(None).write(schema_of(record, f"traceview {schema}").encode())
         return
     names = {look.words.lower(): key for key, look in STATES.items()}
     asked = None if code is None else names.get(code.lower(), code.lower())
@@ -248,10 +252,3 @@ def explain(
         hint = did_you_mean(asked, [*RULES, *STATES], "traceview explain lists them")
         raise UsageError(f"no finding or state is called {code!r}", hint=hint)
     Target(None, columns=width).write_sections([section])
-
-
-def _schema(kind: str) -> str:
-    from traceview.report.saved import schema_of
-
-    module, _, name = _RECORDS[kind].rpartition(".")
-    return schema_of(getattr(import_module(module), name), f"traceview {kind}")

@@ -243,12 +243,14 @@ class _Watch(Struct):
 
 
 def _commands(pairs: Sequence[Sequence[str]] | None) -> tuple[OnFinding, ...]:
-    from traceview.report.build import check_codes
+    from traceview.analysis.registry import RULES
     from traceview.watch.follow import OnFinding
 
     commands = tuple(OnFinding(code.lower(), command) for code, command in pairs or ())
-    check_codes([command.code for command in commands])
     for command in commands:
+        if command.code not in RULES:
+            what = f"no finding is called {command.code!r}"
+            raise UsageError(what, hint="traceview explain lists them")
         if not command.command.strip():
             raise UsageError(f"--on-finding {command.code}: the command is empty")
     return commands

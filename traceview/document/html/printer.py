@@ -224,8 +224,6 @@ STYLES: Final = ("timeline.css", "page.css")
 SCRIPTS: Final = ("theme", "page", "timeline")
 """Folders of files that make a script. A file uses the names of the others in its folder and of no other one."""
 
-_LIGHT, _DARK = 0, 1
-
 
 @cache
 def asset(name: str) -> str:
@@ -249,16 +247,15 @@ def colours() -> str:
 
     Paper is light, whatever the reader chose.
     """
-    light, dark = _variables(_LIGHT), _variables(_DARK)
+    light, dark = (
+        "{ " + " ".join(f"--tv-{name}: {both[ground]};" for name, both in COLOURS.items()) + " }"
+        for ground in (0, 1)
+    )
     return (
         f":root {light}\n"
         f'@media screen and (prefers-color-scheme: dark) {{ :root:not([data-theme="light"]) {dark} }}\n'
         f'@media screen {{ :root[data-theme="dark"] {dark} }}\n'
     )
-
-
-def _variables(ground: int) -> str:
-    return "{ " + " ".join(f"--tv-{name}: {both[ground]};" for name, both in COLOURS.items()) + " }"
 
 
 @cache
