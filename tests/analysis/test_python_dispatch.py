@@ -48,6 +48,7 @@ def analyzed(
     marker_ms: float = 50,
     cores: float | None = None,
     held: int | None = None,
+    sampler: str | None = None,
     first_rounds: int | None = None,
     collections: Iterable[tuple[float, float]] = (),
     **groups: Any,
@@ -73,6 +74,7 @@ def analyzed(
         None if cores is None else cpu_us,
         spans,
         held=None if held is None else [held] * len(samples),
+        sampler=sampler,
     )
     write_sidecar(trace.write(folder), {"python": group, **groups})
     return traceview.analyze(folder)
@@ -420,6 +422,13 @@ def test_a_thread_is_advised_where_it_keeps_no_lock(
     finding = paused(tmp_path, stack, 20, held=held, cores=None if held is None else 1)
     assert finding.code == "callback-stall"
     assert where in finding.action
+
+
+@pytest.mark.parametrize(("sampler", "sure"), [("python", "medium"), ("native", "high")])
+def test_lines_of_samples_that_needed_the_lock_are_less_sure(
+    sampler: str, sure: str, tmp_path: Path
+) -> None:
+    assert paused(tmp_path, (WORK,), 20, sampler=sampler).confidence == sure
 
 
 @pytest.mark.parametrize("is_of_jax", [False, True])

@@ -263,10 +263,11 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     def device_key(self, device: int) -> str:
         """The name of a device in the report: `GPU:3`, or `host/GPU:3` in a run of several hosts, also where it lacks some."""
         entry = self.device_list[device]
-        return f"{self.hosts[entry.host].name}/{entry.name}" if self._has_others else entry.name
+        return f"{self.hosts[entry.host].name}/{entry.name}" if self.has_others else entry.name
 
     @cached_property
-    def _has_others(self) -> bool:
+    def has_others(self) -> bool:
+        """Whether the run has several hosts, of which some may be missing."""
         return len(self.hosts) > 1 or bool(missing_tasks(self.hosts))
 
     def identity(self, device: int) -> tuple[str, str, int]:

@@ -29,6 +29,7 @@ from traceview.analysis.rules.rule import (
     HOOKS,
     JITTED_CALL,
     LIMIT,
+    WITH_LOCK,
     Rule,
     is_of_jax,
 )
@@ -196,8 +197,11 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         """
         steps, arguments_of_steps = self._affected()
         sure: tuple[Confidence, str] = ("high", "")
+        lines = self.context.idle.python.get(self.host)
         if HOOKS in (arguments or {}):
             sure = ("medium", HOOKS)
+        elif lines and lines.lines.needed_lock and self.python(rule.states[0]):
+            sure = ("medium", WITH_LOCK)
         return rule.of_rows(
             self.context,
             self.rows,

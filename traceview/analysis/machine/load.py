@@ -136,7 +136,7 @@ def _row(trace: Trace, host: Host, ordinal: int, gpu: NvmlGpu) -> NvmlRow:
     held_back = [throttle_names(bits) for bits in samples.known(samples.throttle_reasons)]
     counts = Counter(name for names in held_back for name in names)
     return NvmlRow(
-        *(host.name, f"{host.name}/{key}" if len(trace.hosts) > 1 else key, ordinal),
+        *(host.name, f"{host.name}/{key}" if trace.has_others else key, ordinal),
         sample_count=len(samples.t_ns),
         nvml_busy_ratio=_mean(samples.known(samples.gpu_utilization_ratio, most=1)),
         memory_used_bytes=max(samples.known(samples.memory_used_bytes), default=None),

@@ -294,11 +294,13 @@ _INPUT_GOES_ON: Final = frozenset(
 
 FEW_STEPS: Final = "few-steps"
 HOOKS: Final = "hooks"
+WITH_LOCK: Final = "sampled-with-lock"
 _CUT: Final = "cut"
 
 _REASONS: Final[Mapping[str, str]] = {
     "": "the trace shows it",
     HOOKS: "how much of it is due to {hooks} is not recorded",
+    WITH_LOCK: "stacks were sampled with the GIL, so mostly at lines that release it",
     FEW_STEPS: "fewer than two steps were recorded",
     _CUT: "the damaged file may have held what the devices did meanwhile",
 }

@@ -78,6 +78,11 @@ class SampledThreads:
         return union(self._on_clock(start_ns), self._on_clock(start_ns + length_ns))
 
     @property
+    def needed_lock(self) -> bool:
+        """Whether samples were taken by a thread of Python, as the capture said."""
+        return self._samples.sampler == "python"
+
+    @property
     def threads(self) -> tuple[PythonThread, ...]:
         """The sampled threads, by their numbers."""
         return self._samples.threads
