@@ -210,7 +210,10 @@ _ACTIONS: Final[dict[str, Advised]] = {
         "If that is not enough, make the slowest stage faster: `num_parallel_calls=tf.data.AUTOTUNE` for `map` and `interleave`.",
     ),
     _PARTS: "Make all parts of an element with one op, such as `tf.signal.frame`, in `dataset.map`, then `.rebatch(n)`.",
-    _SMALL: "Batch before mapping, and write the mapped function for batches: `dataset.batch(n).map(function)`.",
+    _SMALL: (
+        "Batch before mapping, and write the mapped function for batches: `dataset.batch(n).map(function)`.",
+        "`dataset.ragged_batch` maps row by row, too; `dataset.batch` takes ragged rows as they are (TensorFlow 2.21).",
+    ),
     _LOCK: (
         "Replace Python of the pipeline, a generator or `tf.py_function`, by ops of TensorFlow.",
         "Work that has to stay in Python needs processes of its own: they do not share the GIL with the step.",
@@ -244,6 +247,7 @@ INPUT_BOUND: Final = Rule(
         ),
         _PREFETCH: "The pipeline does not end with prefetch, so it starts to work only when the model asks.",
         _LOCK: "Python of the pipeline holds the GIL meanwhile, which the thread of the step needs.",
+        _SMALL: "It makes {elements} per step, in {each} each.",
         "line": "Most of it runs in {line}.",
         "function": "It calls {line}.",
         _CORES: (
@@ -566,6 +570,7 @@ class _Sentences:
         if self._waits:
             return _LATE
         if self._is_quick(stage):
+            self._name_elements(stage)
             return _SMALL
         if drawing_functions(self._context.trace, self._host):
             return _DRAWN
@@ -584,7 +589,10 @@ class _Sentences:
             return _TABLE
         if self.title == _CORES:
             return _ON_CORES
-        return _ELEMENTS if self._yields_quickly(stage) else _GENERATOR
+        if not self._yields_quickly(stage):
+            return _GENERATOR
+        self._name_elements(stage)
+        return _ELEMENTS
 
     def _yields_quickly(self, stage: InputStage) -> bool:
         """Whether a generator makes many elements of a batch in each step, in little time each."""
@@ -596,6 +604,13 @@ class _Sentences:
         stages = self._supply.stages if self._supply else ()
         given = (each.calls for each in stages if each.name.rpartition("::")[0] == stage.name)
         return max(given, default=stage.calls)
+
+    def _name_elements(self, stage: InputStage) -> None:
+        count = self._elements(stage)
+        used = max(len(self._context.selection.used_of(self._host)), 1)
+        self.arguments["elements"] = Number(count // used, "element")
+        self.arguments["each"] = Quantity(stage.own_ps // count, "ps")
+        self.notes.append(_SMALL)
 
     def _is_quick(self, stage: InputStage) -> bool:
         """Whether a stage makes many elements in each step, in little time each: as many as it is given."""
