@@ -18,7 +18,7 @@ from traceview.analysis.machine.capture import MISSING_HOST, Capture, why_no_dev
 from traceview.analysis.measures.device_report import DeviceTime, DeviceTimeRow, time_words
 from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import OF_A_DISTURBANCE, SEVERITIES, Finding, FindingLoss
-from traceview.analysis.rules.rule import CRITICAL_LIMIT, LIMIT, phrases_of, rendered
+from traceview.analysis.rules.rule import CRITICAL_LIMIT, LIMIT, TINY_OPS, phrases_of, rendered
 from traceview.analysis.rules.sentences import text_phrase
 from traceview.analysis.rules.words import line_words, plain_type
 from traceview.analysis.workload.compute import Compute
@@ -287,6 +287,10 @@ def _rank_of_gain(finding: Finding) -> float:
     return gain * (_OF_ANY_STEP if finding.sentences[:1] in (("small",), ("many",)) else 1)
 
 
+_OF_TINY_OPS: Final = 2
+"""Of what recording takes: so much may be that of tiny ops, for steps before the recorded ones may be slower than later ones. A choice of ours."""
+
+
 def profiler_factor(capture: Capture) -> float:
     """How many times as long recorded steps are as those before, on the host where it is least; 1 where that was not measured.
 
@@ -299,15 +303,17 @@ def profiler_factor(capture: Capture) -> float:
 def without_recording(finding: Finding, capture: Capture) -> Finding:
     """The finding, as information where all that it costs may be time of the profiler.
 
-    It is of states that recording prolongs, and a change would save no more than recording takes.
+    It is of states, or ops, that recording prolongs, and a change would save no more than recording takes.
     """
     factor = profiler_factor(capture)
     # What the program shows to be needless is so in any recording.
     is_certain = "program" in finding.sentences
     states = set(finding.loss.states) if finding.loss and not is_certain else set()
-    if finding.loss is None or not states or not states <= _PROLONGED or factor < PROFILER_FACTOR:
+    is_tiny = TINY_OPS in finding.sentences
+    is_prolonged = is_tiny or (states <= _PROLONGED and factor >= PROFILER_FACTOR)
+    if finding.loss is None or not states or not is_prolonged:
         return finding
-    is_lost = finding.loss.saved < (factor - 1) / factor
+    is_lost = finding.loss.saved < (_OF_TINY_OPS if is_tiny else 1) * (factor - 1) / factor
     return replace(finding, severity="info") if is_lost else finding
 
 

@@ -22,7 +22,11 @@ from traceview.xplane.planes import ActivityClass
 CODE_RATIO: Final = 0.5
 """A function repeats one that trains where it shares so much of its compute with it. A choice of ours: in 3 programs it was all."""
 
-_GRAPH: Final = lazy_pattern(rb"EagerLocalExecute: __(?:inference|forward)_(.+)_\d+", re.DOTALL)
+_GRAPH: Final = lazy_pattern(
+    rb"EagerLocalExecute: __(?:inference_(?P<plain>(?!__backward_).+)|forward_(?P<forward>.+)|inference___backward_(?P<backward>.+)_\d+)_\d+",
+    re.DOTALL,
+)
+"""A function that is called with a tape of gradients has two graphs (TensorFlow 2.21)."""
 
 
 class Functions(Struct, frozen=True, eq=False):
@@ -39,10 +43,16 @@ class Functions(Struct, frozen=True, eq=False):
 
 def functions_called(trace: Recording) -> Functions:
     """The compiled functions of all hosts."""
-    places: dict[str, int] = {}
+    places: dict[tuple[str, bool], int] = {}
 
-    def place_of(function: str) -> int:
-        return places.setdefault(function, len(places)) if function else NONE
+    def place_of(function: str, has_gradients: bool = False) -> int:
+        return places.setdefault((function, has_gradients), len(places)) if function else NONE
+
+    def place_of_graph(name: bytes) -> int:
+        graph = _GRAPH.fullmatch(name)
+        plain = graph["plain"] if graph else b""
+        both = (graph["forward"] or graph["backward"]) if graph and plain is None else plain
+        return place_of((both or b"").decode("utf-8", "replace"), has_gradients=plain is None)
 
     device = trace.device_columns
     programs = [place_of(each.function) for each in trace.instructions]
@@ -50,8 +60,7 @@ def functions_called(trace: Recording) -> Functions:
     for number in range(len(trace.hosts)):
         calls = trace.named_on(number, _GRAPH.fullmatch)
         names, of_call = np.unique(trace.host_columns.name[calls], return_inverse=True)
-        graphs = (_GRAPH.fullmatch(trace.names[name]) for name in names.tolist())
-        found = [place_of(graph[1].decode("utf-8", "replace") if graph else "") for graph in graphs]
+        found = [place_of_graph(trace.names[name]) for name in names.tolist()]
         if len(set(found)) > 1:
             own, of_call = trace.device_rows(number), np.array(found, dtype=np.int64)[of_call]
             launches, of_launch = unique_inverse(device.launch[own])
@@ -60,7 +69,8 @@ def functions_called(trace: Recording) -> Functions:
             )
             function[launches == NONE] = NONE
             of_event[own] = function[of_launch]
-    return Functions(tuple(places), of_event, *_purposes(trace, tuple(places), of_event))
+    functions = tuple(function for function, _ in places)
+    return Functions(functions, of_event, *_purposes(trace, functions, of_event))
 
 
 def _purposes(

@@ -603,7 +603,10 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
     context, host = draft.context, draft.host
     supply = supply_of(context, host)
     if supply is not None and not supply.is_short:
-        # Requests for a batch that is ready are dispatch.
+        # Requests for a batch that is ready are dispatch. What ends an iterator is none, and belongs to the line that does.
+        if draft.states.markers.start.size:
+            ended = difference(draft.states.ended_input, draft.states.markers)
+            draft.recast(ended, (State.INPUT,), State.BETWEEN)
         draft.recast(draft.everywhen, (State.INPUT,), State.HOST_OPS)
     is_locked = keeps_lock(context, host, draft.device)
     if is_locked:

@@ -229,7 +229,7 @@ HOST_BOUND: Final = Rule(
         f"{numbers.chosen('_ps', SCHEDULING_OP_PS)} or more that launch nothing and none of which is a cpu-heavy-op. A step that "
         "loses a fifth or more to it loses what any step does if the loss is at most {call_ps} and {dispatch_ps} per op, or if it is below "
         "{small_step_ps} without the profiler, on CPU devices with few ops. Without GPUs "
-        "{ops_per_step_count} ops per step or more outside of any tf.function are named, and {calls_per_step_count} calls of "
+        "{ops_per_step_count} ops per step or more outside of any tf.function are named, or where a tape there asks for the gradients of several; and {calls_per_step_count} calls of "
         "jitted functions of JAX"
     ),
     # 4 ms to call the step, with the Python of the framework, and 20 µs per op: healthy steps of 20 ms with two replicas took
@@ -273,7 +273,7 @@ HOST_BOUND: Final = Rule(
         "between": "no op is counted longer than it needs",
         "cores": "the dispatch of ops shares the cores with the ops of CPU devices",
     },
-    metrics={"eager_ops_per_step": "ops per step outside of any graph"},
+    metrics={"eager_ops_per_step": "calls per step outside of any graph"},
     example="Both replicas wait 8.00 of 61.3 ms (13%) for host ops",
 )
 

@@ -468,7 +468,8 @@ def diagnose_without_devices(context: Context) -> Iterator[Finding]:
 
 
 def _count(context: Context, ops: EagerOps, where: str) -> Evidence:
-    return Evidence("eager_ops_per_step", ops.count_per_step, least_count(context), where)
+    limit = None if ops.graphs_per_step else least_count(context)
+    return Evidence("eager_ops_per_step", ops.count_per_step + ops.graphs_per_step, limit, where)
 
 
 # Checkpoints

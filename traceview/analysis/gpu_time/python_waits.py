@@ -42,7 +42,7 @@ from traceview.trace.host.state_timeline import complement, intersection, withou
 _NO_PYTHON: Final = {
     "waits": "That line waits most of the time: for work, a lock, a process, a file, the network or a timer.",
     "queue": "That line waits most of the time for what another thread or process makes.",
-    "iterator": "That line makes an iterator of a data set most of the time: it opens all inputs anew.",
+    "iterator": "That line ends or makes an iterator of a data set most of the time: it opens all inputs anew.",
     "native": (
         "That line mostly calls the framework, to run ops outside of the step, or to fetch a value and wait until "
         "it is computed."
@@ -429,6 +429,8 @@ def between_steps(waits: Waits) -> Finding | None:
     arguments, key = line_argument(python), _instead(python) if python else "unseen"
     if python and (python.inner or "").startswith(CONVERTS) and not python.calls_named:
         key = "converted_values"
+    if _ends_iterators(waits):
+        key = "iterator"
     if key in (*_OF_RUNNING, "converted_values") and waits.tracing:
         key, arguments = TRACED, arguments | waits.tracing
     else:
@@ -458,6 +460,13 @@ def between_steps(waits: Waits) -> Finding | None:
         notes=(key, *beside),
         unsure=_short(waits, CALLBACK_STALL),
     )
+
+
+def _ends_iterators(waits: Waits) -> bool:
+    """Whether the thread of the steps ends iterators in most of the time, which waits for the threads of these."""
+    ended = waits.context.idle.states[waits.host].ended_input
+    spans = waits.context.ledger.spans_of([waits.device], waits.rows)
+    return 2 * intersection(spans, ended).length > spans.length
 
 
 def _called_by_loop(waits: Waits, python: PythonShare | None) -> dict[str, Argument]:

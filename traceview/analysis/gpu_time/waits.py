@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.analysis.facts.input_supply import DETERMINED
 from traceview.analysis.facts.layers import EAGER, GRAPH
@@ -309,6 +310,11 @@ SHOWN_TYPES: Final = 3
 """Types of ops, the most frequent ones: enough to find the code that calls them."""
 _CALL: Final = lazy_pattern(rb"EagerLocalExecute: ")
 """What Python records where it runs an op, or calls a graph."""
+_GRAPHS: Final = lazy_pattern(rb"EagerLocalExecute: __(?:inference|forward)_")
+_GRADIENTS: Final = lazy_pattern(rb"EagerLocalExecute: __inference___backward_")
+"""The same of graphs, and of those that a tape outside of them calls for the gradients of one (TensorFlow 2.21)."""
+_FEWEST_GRADIENTS: Final = 2
+"""Of one function the rest of the step is little. A choice of ours."""
 
 
 class EagerOps(Struct, frozen=True, eq=False):
@@ -317,7 +323,8 @@ class EagerOps(Struct, frozen=True, eq=False):
     `ps_of_steps` `[steps]`: how long that is; `least_ps_of_steps` `[steps]`: if each op took no longer than in the quickest
     quarter of the steps.
 
-    `types`: the types of ops, the most frequent first.
+    `types`: the types of ops, the most frequent first. `graphs_per_step`: median of calls of graphs, where a tape outside of them makes
+    gradients of several; else 0.
     """
 
     count_per_step: int
@@ -325,10 +332,13 @@ class EagerOps(Struct, frozen=True, eq=False):
     ps_of_steps: Int64Array
     least_ps_of_steps: Int64Array
     types: tuple[str, ...]
+    graphs_per_step: int = 0
 
     def arguments(self, unit: str = "op") -> dict[str, Argument]:
-        """How many there are, each a `unit`, and their types, for a sentence."""
-        return {"count": Number(self.count_per_step, unit), "types": Ops(self.types)}
+        """How many there are, each a `unit`, with calls of graphs among them, and their types, for a sentence."""
+        count = self.count_per_step + self.graphs_per_step
+        named = Number(count, "call" if self.graphs_per_step else unit)
+        return {"count": named, "types": Ops(self.types)}
 
 
 def many_eager_ops(context: Context, host: int) -> EagerOps | None:
@@ -347,7 +357,9 @@ def many_eager_ops(context: Context, host: int) -> EagerOps | None:
         within if within.start.size else None,
         without=states.guests.keys(),
     )
-    return ops if ops is not None and ops.count_per_step >= least_count(context) else None
+    if ops is not None and ops.count_per_step < least_count(context) and not ops.graphs_per_step:
+        return None
+    return ops
 
 
 def least_count(context: Context) -> int:
@@ -377,7 +389,21 @@ def eager_ops(
     rows = trace.named_on(host, EAGER.__eq__)
     rows = rows if within is None else _begun_within(trace, rows, within)
     rows = rows[~_holds_graph(trace, rows)]
-    return _measured(trace, selection, host, rows, trace.named_on(host, _CALL.match))
+    ops = _measured(trace, selection, host, rows, trace.named_on(host, _CALL.match))
+    gradients, graphs = (
+        rows if within is None else _begun_within(trace, rows, within)
+        for rows in (trace.named_on(host, kind.match) for kind in (_GRADIENTS, _GRAPHS))
+    )
+    if ops is None or _per_step(trace, selection, host, gradients) < _FEWEST_GRADIENTS:
+        return ops
+    return replace(ops, graphs_per_step=_per_step(trace, selection, host, graphs))
+
+
+def _per_step(trace: Trace, selection: Selection, host: int, rows: Int64Array) -> int:
+    """How many of some events begin in a used step, median."""
+    begun = np.sort(trace.host_columns.start_ps[rows])
+    start, end = step_bounds(selection.used_of(host))
+    return median_ps(np.searchsorted(begun, end) - np.searchsorted(begun, start)) or 0
 
 
 def eager_calls(

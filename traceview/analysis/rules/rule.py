@@ -295,6 +295,8 @@ _INPUT_GOES_ON: Final = frozenset(
 FEW_STEPS: Final = "few-steps"
 HOOKS: Final = "hooks"
 WITH_LOCK: Final = "sampled-with-lock"
+TINY_OPS: Final = "tiny"
+"""The key of a finding about ops that take hardly longer than recording them; it has no sentence."""
 _CUT: Final = "cut"
 
 _REASONS: Final[Mapping[str, str]] = {

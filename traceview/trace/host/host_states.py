@@ -184,6 +184,11 @@ class HostStates(HostEvents):
         rows = rows[columns.duration_ps[rows] >= _LONG_DELETE_PS]
         return rows[self._trace.names.matching(columns.name[rows], DELETES)]
 
+    @property
+    def ended_input(self) -> IntervalSet:
+        """When the caller ends iterators."""
+        return self._spans(self.ends_of_input(self.rows_of_thread(self.caller)))
+
     @cached_property
     def _makes_iterators(self) -> bool:
         names = unique_ids(self._columns.name[self._span.start : self._span.stop])
