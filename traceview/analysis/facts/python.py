@@ -104,7 +104,7 @@ _WORKS_INSIDE: Final = {
     "class_weights": lazy_pattern(r"(?:tf_)?keras/.* in class_weight_to_sample_weights", re.DOTALL),
     "lists_of_rows": lazy_pattern(r"datasets/formatting/formatting\.py:\d+ in extract_"),
     "reports": lazy_pattern(
-        r"(?:logging|pandas/io/formats|matplotlib)/|json/(?!decoder|scanner).*:\d+ in (?!load)|csv\.py:\d+ in (?:write|_dict_to)"
+        r"(?:logging|pandas/io/formats|matplotlib)/|numpy/_?core/arrayprint|json/(?!decoder|scanner).*:\d+ in (?!load)|csv\.py:\d+ in (?:write|_dict_to)"
     ),
 }
 """The line of a library that runs Python: of what reads files, makes Python objects of rows (datasets 5.2), or writes down what others read later, by its module or function."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from traceview.analysis.facts.python import (
     PythonShare,
 )
 from traceview.analysis.facts.selection import step_bounds
-from traceview.analysis.facts.threads import threads_at_work
+from traceview.analysis.facts.threads import ThreadAtWork, threads_at_work
 from traceview.analysis.gpu_time.host_wait_rules import (
     CONVERSIONS,
     ON,
@@ -32,7 +33,7 @@ from traceview.analysis.gpu_time.waits import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Advised, Rule
-from traceview.analysis.rules.words import Argument, Names, Number, Ops, Quantity
+from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Quantity
 from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE
@@ -75,7 +76,10 @@ _OF_ANY_FRAMEWORK: Final[dict[str, Advised]] = {
     "decoding_pictures": "Decode each picture once, before the loop, or only as large as needed: `picture.draft('RGB', size)` for a JPEG.",
     "reports": (
         "Do this in every 100th step only, and write what is new, not all again.",
-        "A thread would hold the GIL, which the step needs. A log writes each line once for every handler: add handlers once.",
+        (
+            "A thread would hold the GIL, which the step needs. A log writes each line once for every handler: add handlers once. "
+            "An array prints 1,000 numbers at most, unless `numpy.set_printoptions` asks for more."
+        ),
     ),
     "copies": (
         "Copy no whole array to change a part: keep an order of its rows, `rng.permutation(n)`, or a list of what is new, joined at the end.",
@@ -94,7 +98,11 @@ _OF_ANY_FRAMEWORK: Final[dict[str, Advised]] = {
     "reading_files": "Read the file once, before the loop, if it fits into memory: `rows = file['rows'][:]`; else whole blocks of it.",
     "keras": (
         "Run several steps per call, `model.compile(..., steps_per_execution=10)`: between two calls Keras runs Python of its own.",
-        "On several replicas, where that ended with an error (Keras 3.15, TensorFlow 2.21), run fewer steps, with a larger batch.",
+        "Or fewer steps, with a larger batch.",
+    ),
+    "keras_replicas": (
+        "Run fewer steps, with a larger batch: between two calls Keras runs Python of its own.",
+        "On several replicas `steps_per_execution` ended with an error (Keras 3.15, TensorFlow 2.21).",
     ),
     _OWN: (
         "Write its loops with NumPy on whole arrays, or do it once before the loop, or only every 100th step.",
@@ -289,6 +297,14 @@ PYTHON_THREAD: Final = Rule(
             "Do it in less time, with NumPy on whole arrays, or in several processes: `ProcessPoolExecutor().map(make, parts)`.",
             "One thread does one after the other, and takes longer than a step. More threads share the GIL.",
         ),
+        "awaited_free": (
+            "Do it in less time, or in more threads: it releases the GIL. `ThreadPoolExecutor(4).map(make, parts)`.",
+            "More threads help as long as cores are free.",
+        ),
+        "in_turn": (
+            "Ask for several at once, `pool.map(make, parts)`: {waiter} waits for each result before it asks for the next, in {at}.",
+            "Meanwhile the other threads of the pool have nothing to do.",
+        ),
         "grain": (
             "Let processes read: `ReadOptions(num_threads=1)` and `.mp_prefetch(grain.MultiprocessingOptions(num_workers=4))`.",
             "The threads of grain, 16 if nothing is said, share the GIL: 25 ms with 16, 11 with two processes of one each (grain 0.2.18).",
@@ -364,7 +380,7 @@ _HOOK: Final = lazy_pattern(r"(\w+\.)?on_(?:train|epoch|test|predict)_\w+")
 _FIT: Final = lazy_pattern(r"(?:tf_)?keras/.*:\d+ in (?:\w+\.)?fit\Z", re.DOTALL)
 
 
-def _keras_key(python: PythonShare | None, instead: str) -> str:
+def _keras_key(waits: Waits, python: PythonShare | None, instead: str) -> str:
     """The key of the advice: what a method of Keras asks for that does the work, or what is known instead; else what a hook does."""
     function = python.line.rpartition(" in ")[2] if python and python.ratio >= CLEAR_RATIO else ""
     hook = _HOOK.fullmatch(function)
@@ -374,7 +390,7 @@ def _keras_key(python: PythonShare | None, instead: str) -> str:
         return "callback"
     is_own = instead in ("", _OWN)
     if python and python.state == "runs" and is_own and _FIT.match(python.called or ""):
-        return "keras"
+        return "keras" if len(waits.context.ledger.devices) == 1 else "keras_replicas"
     return "callback" if hook and is_own else instead
 
 
@@ -403,7 +419,7 @@ def _short(waits: Waits, rule: Rule) -> str:
 def python_in_step(waits: Waits) -> Finding | None:
     """Python on the thread of the steps, as samples or frames show it."""
     python = waits.python(State.PYTHON)
-    instead, arguments = _keras_key(python, _instead(python)), line_argument(python)
+    instead, arguments = _keras_key(waits, python, _instead(python)), line_argument(python)
     if instead in _OF_RUNNING and python is not None and waits.tracing:
         instead, arguments = TRACED, arguments | waits.tracing
     beside = _beside(waits, instead)
@@ -434,7 +450,7 @@ def between_steps(waits: Waits) -> Finding | None:
     if key in (*_OF_RUNNING, "converted_values") and waits.tracing:
         key, arguments = TRACED, arguments | waits.tracing
     else:
-        key = _keras_key(python, key or _work_key(python))
+        key = _keras_key(waits, python, key or _work_key(python))
     evidence: list[Evidence] = []
     ops = _ops_between_steps(waits, is_in_calls=key == "native")
     if ops is not None:
@@ -520,6 +536,28 @@ _OF_GRAIN: Final = "grain-"
 """How grain names the threads that read ahead (0.2.18)."""
 
 
+_RESULTS: Final = "concurrent/futures/"
+_AT_ONCE_RATIO: Final = 0.25
+"""Of the time that one thread of a pool is awaited: another that is for as long works beside it. A choice of ours."""
+
+
+def _asked_in_turn(
+    waits: Waits, longest: ThreadAtWork, threads: Sequence[tuple[ThreadAtWork, int]]
+) -> dict[str, Argument]:
+    """The thread that waits for the result of the only thread of a pool that works, and where; nothing without one."""
+    known = waits.context.idle.python.get(waits.host)
+    least_ps = _AT_ONCE_RATIO * longest.awaited_ps
+    if known is None or sum(thread.awaited_ps >= least_ps for thread, _ in threads) > 1:
+        return {}
+    spans = longest.awaited
+    for number, name in known.lines.started_by_python:
+        line = known.lines.at(number, spans.start, spans.end)
+        is_asking = line is not None and line.state == "waits" and number != known.caller
+        if line and is_asking and line.inner and line.inner.file.startswith(_RESULTS):
+            return {"waiter": Names((name,), "thread"), "at": Line(str(line))}
+    return {}
+
+
 def python_thread(waits: Waits) -> Finding | None:
     """Waits for other threads of the script: for the lock of Python that they keep, what they make, or the cores that they take."""
     context = waits.context
@@ -531,7 +569,11 @@ def python_thread(waits: Waits) -> Finding | None:
     longest, _ = max(threads, key=lambda row: max(row[0].kept_ps, row[0].awaited_ps))
     # What is awaited may be made with the lock.
     key = "awaited" if 2 * longest.awaited_ps >= longest.kept_ps else ""
-    action = "grain" if longest.thread.startswith(_OF_GRAIN) else key
+    action, asked = ("grain" if longest.thread.startswith(_OF_GRAIN) else key), {}
+    if action == "awaited" and (asked := _asked_in_turn(waits, longest, threads)):
+        action = "in_turn"
+    elif action == "awaited" and longest.python.frees_lock:
+        action = "awaited_free"
     metric, shares = "lock_kept_ratio", [(row, row.kept_ps / window) for row, window in threads]
     if key == "awaited":
         metric, shares = (
@@ -549,6 +591,7 @@ def python_thread(waits: Waits) -> Finding | None:
         arguments={
             "thread": Names((longest.thread,), "thread"),
             "line": longest.python.argument,
+            **asked,
         },
         confidence=("high", "cores" if key == "cores" else ""),
         takes_cores=key == "cores",

@@ -40,7 +40,7 @@ class Stacks:
         What called the innermost line of the user is kept as far as it is the user's, too.
         """
         key: list[int] = []
-        is_user, is_all_standard = False, True
+        is_user, is_nothing = False, True
         for code, instruction in stack:
             if id(code) not in self._known:
                 self._known[id(code)] = code, self._places.origin_of(code)
@@ -49,12 +49,12 @@ class Stacks:
                 break
             if kind == "own" and key and code.co_name == _PASSES_ON:
                 continue
-            is_all_standard &= kind == "standard"
+            is_nothing &= kind in ("own", "standard")
             if kind == "user" or not is_user:
                 key += (id(code), instruction)
             is_user |= kind == "user"
-        if is_all_standard:
-            # It waits for work.
+        if is_nothing:
+            # It waits for work; or it is a generator of ours that has just handed on a value, whose callers were not seen.
             return NOT_KEPT
         number = self._keys.get(tuple(key))
         if number is None:
