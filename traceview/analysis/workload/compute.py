@@ -27,6 +27,7 @@ from traceview.analysis.facts.layers import (
     label_places,
     label_updates,
 )
+from traceview.analysis.facts.python import PythonShare, shared
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.graph_loops import graph_loops
 from traceview.analysis.measures.op_work import (
@@ -574,6 +575,8 @@ def _side_work(context: Context, kind: str, ops: _SomeOps) -> Finding | None:
         kinds = dict.fromkeys((trace.names.text(name) or "").partition(".")[0] for name in names)
         arguments["names"] = Ops(tuple(kinds)[:TOP_TYPES])
         title = "callback"
+        if python := _python_called(context, ops.rows):
+            arguments["line"] = python.argument
     elif kind == SideWork.PYTHON.value:
         calls = {_PYTHON_CALLS[type_] for type_ in types if type_ in _PYTHON_CALLS}
         title = calls.pop() if len(calls) == 1 else kind
@@ -591,6 +594,19 @@ def _side_work(context: Context, kind: str, ops: _SomeOps) -> Finding | None:
         notes=(title,) if title in HOST_OP.notes else (),
         keeps_waiting=True,
     )
+
+
+def _python_called(context: Context, rows: BoolArray) -> PythonShare | None:
+    """The Python that native threads run for most of some rows, on the first host whose samples show it."""
+    for host, python in context.idle.python.items():
+        own = [d for d in context.ledger.devices if context.trace.device_list[d].host == host]
+        spans = context.ledger.spans_of(own, rows)
+        group = np.zeros(spans.start.size, dtype=np.int64)
+        times = spans.start, spans.end, group, 1
+        (line,) = python.lines.of_others(python.caller, *times, may_wait=True)
+        if line is not None and line.state == "runs":
+            return shared(line)
+    return None
 
 
 def _optimizer(context: Context, ops: _SomeOps) -> Finding | None:
