@@ -12,7 +12,7 @@ import traceview
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis import made
 from tests.analysis.made import finding_of, the
-from tests.python_sidecars import PROFILE_START_NS, Line, Sample, python_group
+from tests.python_sidecars import PROFILE_START_NS, Line, Sample, native_threads, python_group
 from tests.sidecars import write_sidecar
 from traceview.analysis.rules.finding import Finding
 
@@ -588,3 +588,30 @@ def test_what_any_step_takes_in_python_is_a_guess(
         step.kernel(0, python_ms, 2, launch_ms=python_ms)
     (found,) = (row for row in made.analyzed(tmp_path, trace).findings if row.loss)
     assert (found.code, found.severity) == ("python-stall", severity)
+
+
+@pytest.mark.parametrize(
+    ("name", "load", "line"),
+    [
+        (None, 1.0, ", fetch, train.py:7"),
+        (None, 0.0, ""),
+        ("statistics", 1.0, ""),
+    ],
+    ids=["native code calls it", "it waits", "a thread of the script"],
+)
+def test_a_callback_of_xla_is_named_by_the_line_that_a_native_thread_runs(
+    name: str | None, load: float, line: str, tmp_path: Path
+) -> None:
+    """A program calls Python for 20 ms of each step of 50, in which a thread is in `fetch`."""
+    trace = new_trace()
+    thread = trace.thread("device0", 70)
+    for step in marked_steps(trace):
+        step.host("PjitFunction(step)", 0, 0.2)
+        for op, begin_ms, end_ms in (("dot.1", 1, 20), ("pure_callback.3", 20, 40)):
+            stats = {"device_ordinal": 0, "hlo_module": "jit_step", "program_id": 1}
+            step.host(op, begin_ms, end_ms, stats, thread=thread)
+    python = native_threads([70], length_ms=200, load=load)
+    python["threads"][0]["name"] = name
+    write_sidecar(trace.write(tmp_path), {"python": python})
+    title = the(traceview.analyze(tmp_path), "host-op-in-step").title
+    assert title.endswith(f"in Python that pure_callback calls inside the step{line}")
