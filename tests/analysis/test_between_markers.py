@@ -11,7 +11,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analysis.made import analyzed, in_program, lost_ps
+from tests.analysis.made import analyzed, in_program, lost_ps, the
 from tests.python_sidecars import Line, python_group
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
 from traceview.analysis.rules.finding import Finding
@@ -278,3 +278,54 @@ def test_samples_show_the_thread_in_ops_that_are_far_apart(
     python = python_group(samples, threads, [0] * len(samples) if is_graph_advised else None)
     finding = stall(tmp_path, count=35, spacing_ms=0.8, sidecar={"python": python})
     assert ("a graph" in finding.action) is is_graph_advised
+
+
+@pytest.mark.parametrize(
+    ("gpu_count", "action"), [(1, "Run several steps per call"), (2, "Run fewer steps")]
+)
+def test_python_of_fit_is_run_less_often(gpu_count: int, action: str, tmp_path: Path) -> None:
+    """On several replicas a call of several steps ended with an error."""
+    of_fit: tuple[Line, ...] = (
+        ("keras/src/utils/tracking.py", "tracked", 9, False),
+        ("keras/src/backend/tensorflow/trainer.py", "fit", 5, False),
+        ("train.py", "<module>", 60, True),
+    )
+    trace = new_trace()
+    for step in marked_steps(trace, period_ms=PERIOD_MS, marker_ms=20):
+        for ordinal in range(gpu_count):
+            step.kernel(ordinal, 0, 20)
+    begin_ns = [PROFILE_START_NS + ms * 1_000_000 for ms in range(4 * PERIOD_MS)]
+    threads = [{"ident": 140_000, "name": "MainThread", "native_id": 1}]
+    python = python_group([(at_ns, 0, of_fit) for at_ns in begin_ns], threads)
+    report = analyzed(tmp_path, trace, sidecar={"python": python})
+    assert the(report, "callback-stall").action.startswith(action)
+
+
+@pytest.mark.parametrize(
+    ("ended_ms", "is_found"), [(16, True), (14, False)], ids=["most of the time", "less than half"]
+)
+def test_to_end_iterators_between_steps_is_of_the_line_that_does(
+    ended_ms: float, is_found: bool, tmp_path: Path
+) -> None:
+    """30 ms between steps of 50; the pipeline hands on each batch at once."""
+    trace, line = new_trace(), ("train.py", "next_file", 8, True)
+    worker = trace.thread("tf_data_iterator_resource", 40)
+    for step in marked_steps(trace, period_ms=PERIOD_MS, marker_ms=20):
+        step.host("EagerLocalExecute: MakeIterator", 0.1, 0.2)
+        step.host("IteratorGetNextOp::DoCompute", 0.3, 0.33)
+        step.host("Iterator::Root", 0.3, 0.33, {"id": 1})
+        buffer = {"id": 2, "parent_id": 1, "buffer_limit": 2, "buffered_elements": 1}
+        step.host("Iterator::Root::Prefetch", 0.3, 0.33, buffer)
+        made = {"id": 3, "parent_id": 2}
+        step.host("Iterator::Root::Prefetch::Map", 0, 1, made, thread=worker)
+        step.kernel(0, 0, 20)
+        step.host("TFE_DeleteTensorHandle", 22, 22 + ended_ms)
+    samples = [(PROFILE_START_NS + ms * 1_000_000, 0, (line,)) for ms in range(4 * PERIOD_MS)]
+    threads = [{"ident": 140_000, "name": "MainThread", "native_id": 1}]
+    python = python_group(samples, threads)
+    report = analyzed(tmp_path, trace, sidecar={"python": python})
+    stall = the(report, "callback-stall")
+    # The last step has nothing after it.
+    assert lost_ps(stall) == 3 * ms(30) // 4
+    assert stall.title.endswith("in next_file, train.py:8")
+    assert stall.action.startswith("Make one data set of all inputs and one iterator") is is_found

@@ -539,6 +539,35 @@ def test_a_second_forward_pass_is_on_the_device_of_the_first_and_makes_no_batch(
     assert title_of(traceview.analyze(tmp_path), "second-forward") == (said if is_second else "")
 
 
+@pytest.mark.parametrize(
+    ("forward", "backward", "is_second"),
+    [
+        # A tape outside of the function calls one of its graphs for the values and one for the gradients.
+        ("__forward_loss_12", "__inference___backward_loss_34_56", False),
+        ("__inference_loss_78", "__inference___backward_loss_34_56", True),
+    ],
+)
+def test_the_forward_graph_of_a_function_under_a_tape_trains(
+    forward: str, backward: str, is_second: bool, tmp_path: Path
+) -> None:
+    """Another call computes values and gradients for 20 of 50 ms; the one named `forward` computes the same values for 10."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for graph, launch_ms, *ops in (
+            (backward, 1, "dense/MatMul:MatMul", "gradient_tape/dense/MatMul:MatMul"),
+            (forward, 5, "dense/MatMul:MatMul"),
+        ):
+            step.host(f"EagerLocalExecute: {graph}", launch_ms, launch_ms + 2)
+            for place, op in enumerate(ops):
+                at_ms = 10 * place + (30 if graph == forward else 5)
+                launched_ms = launch_ms + 0.5 + 0.5 * place
+                step.kernel(0, at_ms, at_ms + 10, op=op, launch_ms=launched_ms)
+    graphs = {"lines": ["train.py:9 in loss"], "line_of": {"dense/MatMul": 0}}
+    report = analyzed(tmp_path, trace, sidecar={"graphs": graphs})
+    said = "GPU:0 spends 10.0 of 50.0 ms (20%) in a second forward pass, loss"
+    assert title_of(report, "second-forward").startswith(said) is is_second
+
+
 @pytest.mark.parametrize(("names", "row_count"), [(("a", "b"), 2), (("a", "a"), 1)])
 def test_instructions_of_other_functions_are_other_ops(
     names: tuple[str, str], row_count: int, tmp_path: Path
@@ -991,6 +1020,46 @@ def test_gradients_of_slices_with_the_sums_of_these(
     if sliced and lost_ms:
         assert loss_of(sliced).ps_per_step == ms(lost_ms)
         assert sliced.action.startswith("Cut it at once, tf.split")
+
+
+@pytest.mark.parametrize(
+    ("sliced", "known", "is_found"),
+    [
+        ("net/x", {"lines": {"net/x/StridedSliceGrad": A}}, True),
+        # Some line is known, but no line of the script cuts here: a layer does.
+        ("gru/x", {"lines": {"net/dense/MatMul": A}}, False),
+        ("gru/x", {"flops": {"net/dense/MatMul": 1000}}, False),
+        # Nobody looked.
+        ("gru/x", {}, True),
+    ],
+)
+def test_slices_that_no_line_of_the_script_makes_are_those_of_layers(
+    sliced: str, known: dict[str, Any], is_found: bool, tmp_path: Path
+) -> None:
+    ops = [("net/dense/MatMul:MatMul", 20.0), (f"{sliced}/StridedSliceGrad:StridedSliceGrad", 8.0)]
+    title = title_of(ran(tmp_path, ops, **known), "costly-ops")
+    assert ("on gradients of slices" in title) is is_found
+
+
+@pytest.mark.parametrize(
+    ("op_us", "ratio", "is_information"),
+    [(4.9, 0.4, True), (4.9, 0.2, False), (5.0, 0.4, False)],
+)
+def test_ops_that_take_hardly_longer_than_recording_them_are_information(
+    op_us: float, ratio: float, is_information: bool, tmp_path: Path
+) -> None:
+    """Of each millisecond 100 ops take half. Recording takes 0.29 of it, more than half of that, or 0.17."""
+    trace = new_trace(length_ms=100)
+    worker = trace.thread("worker", 8)
+    for step in marked_steps(trace, count=20, period_ms=1, marker_ms=1):
+        step.host("FunctionRun", 0, 1)
+        for place in range(100):
+            begin_ms = place / 100
+            step.host("replica_0/x:TopKV2", begin_ms, begin_ms + op_us / 1000, thread=worker)
+    overhead = {"unprofiled_ns": 1000, "profiled_ns": round(1000 * (1 + ratio)), "ratio": ratio}
+    report = analyzed(tmp_path, trace, sidecar={"overhead": overhead | {"spread_ratio": 0.0}})
+    costly = the(report, "costly-ops")
+    assert costly.severity == ("info" if is_information else "critical")
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,27 @@ def test_from_a_hundred_ops_on_the_step_is_no_graph(
         assert "most often AddV2 and Mul" in finding.explanation
 
 
+@pytest.mark.parametrize(("function_count", "is_reported"), [(2, True), (1, False)])
+def test_a_step_of_several_functions_under_one_tape_is_no_graph(
+    function_count: int, is_reported: bool, tmp_path: Path
+) -> None:
+    """However few ops it runs beside the functions: of one function the rest of the step is little."""
+    trace = run_of(50)
+    for index in range(4):
+        step = Step(trace, 50 * index)
+        for number in range(function_count):
+            graphs = f"__forward_call_{number}", f"__inference___backward_call_{number}_9"
+            for place, graph in enumerate(graphs):
+                begin_ms = 30 + 4 * number + 2 * place
+                eager(step, graph, begin_ms, 1)
+                step.host("FunctionRun", begin_ms + 0.05, begin_ms + 0.95)
+    finding = found(tmp_path, trace)
+    assert (finding is not None) is is_reported
+    if finding is not None:
+        # Each function has two graphs.
+        assert finding.title.endswith("for 54 calls per step outside of any tf.function")
+
+
 @pytest.mark.parametrize(
     ("hook", "action"),
     [

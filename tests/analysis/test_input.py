@@ -156,6 +156,17 @@ def test_a_full_buffer_or_a_stage_that_rests_contradicts_a_wait(
         assert shown == {"work_ratio": work_ms / 100, "empty_step_ratio": empty_steps / 8}
 
 
+@pytest.mark.parametrize(("wait_ms", "ratio"), [(0.05, 0), (0.051, 1)])
+def test_an_empty_buffer_that_hands_on_at_once_keeps_nobody_waiting(
+    wait_ms: float, ratio: float, tmp_path: Path
+) -> None:
+    result, _ = buffered(tmp_path, work_ms=95, empty_steps=8, wait_ms=wait_ms)
+    (row,) = result.hosts
+    assert row.empty_step_ratio == ratio
+    (buffer,) = (stage for stage in result.stages if stage.name.endswith("::Prefetch"))
+    assert buffer.empty_ratio == ratio
+
+
 @pytest.mark.parametrize(("work_ms", "is_bound"), [(14, True), (1.7, False)])
 def test_what_works_only_while_the_model_waits_is_compared_with_the_wait(
     work_ms: float, is_bound: bool, tmp_path: Path

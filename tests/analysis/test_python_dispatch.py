@@ -588,3 +588,32 @@ def test_what_any_step_takes_in_python_is_a_guess(
         step.kernel(0, python_ms, 2, launch_ms=python_ms)
     (found,) = (row for row in made.analyzed(tmp_path, trace).findings if row.loss)
     assert (found.code, found.severity) == ("python-stall", severity)
+
+
+@pytest.mark.parametrize(
+    ("name", "load", "seen_ms", "line"),
+    [
+        pytest.param(None, 1.0, 20, ", augmented, train.py:4", id="native code calls it"),
+        pytest.param(None, 1.0, 8, ", augmented, train.py:4", id="few samples"),
+        pytest.param(None, 0.0, 20, "", id="it waits"),
+        pytest.param("statistics", 1.0, 20, "", id="a thread of the script"),
+    ],
+)
+def test_a_callback_of_xla_is_named_by_the_line_that_a_native_thread_runs(
+    name: str | None, load: float, seen_ms: int, line: str, tmp_path: Path
+) -> None:
+    """A program calls Python for 20 ms of each step of 50; another thread is seen in a line for the first of them."""
+    trace = new_trace()
+    thread = trace.thread("device0", 70)
+    for step in marked_steps(trace):
+        step.host("PjitFunction(step)", 0, 0.2)
+        for op, begin_ms, end_ms in (("dot.1", 1, 20), ("pure_callback.3", 20, 40)):
+            stats = {"device_ordinal": 0, "hlo_module": "jit_step", "program_id": 1}
+            step.host(op, begin_ms, end_ms, stats, thread=thread)
+    seen = [at_ms for at_ms in range(200) if 20 <= at_ms % 50 < 20 + seen_ms]
+    samples: list[Sample] = [(PROFILE_START_NS + at_ms * 1_000_000, 0, (WORK,)) for at_ms in seen]
+    threads = [{"ident": 150_000, "name": name, "native_id": None}]
+    python = python_group(samples, threads, [round(1000 * load * at_ms) for at_ms in seen])
+    write_sidecar(trace.write(tmp_path), {"python": python})
+    title = the(traceview.analyze(tmp_path), "host-op-in-step").title
+    assert title.endswith(f"in Python that pure_callback calls inside the step{line}")

@@ -10,6 +10,7 @@ import pytest
 
 import traceview
 from scripts.scenarios.model import Step, marked_steps, new_trace
+from tests.analysis.made import the
 from tests.python_sidecars import (
     PROFILE_START_NS,
     Line,
@@ -230,6 +231,61 @@ def test_what_a_thread_makes_or_takes_is_waited_for(
     if said:
         title = f"GPU:0 waits 28.9 of 100 ms (29%) {said} in count, train.py:12"
         assert found.title == title
+
+
+RESULT: Line = ("concurrent/futures/_base.py", "result", 451, False)
+ASKS: Line = ("train.py", "ahead", 30, True)
+POOL: list[dict[str, Any]] = [
+    THREADS[MAIN],
+    *(
+        {"ident": 150_000 + number, "name": name, "native_id": 77 + number}
+        for number, name in enumerate(("feeder", "pool_0", "pool_1"))
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("asks", "worker_count", "held", "action"),
+    [
+        pytest.param(RESULT, 1, None, "Ask for several at once", id="one after the other"),
+        pytest.param(RESULT, 2, None, "Do it in less time, with NumPy", id="two at once"),
+        pytest.param(GET, 1, None, "Do it in less time, with NumPy", id="of no pool"),
+        pytest.param(GET, 1, -1, "Do it in less time, or in more", id="without the lock"),
+        pytest.param(GET, 1, 0, "Do it in less time, with NumPy", id="with the lock"),
+    ],
+)
+def test_results_of_a_pool_are_asked_for_at_once(
+    asks: Line, worker_count: int, held: int | None, action: str, tmp_path: Path
+) -> None:
+    """Eight steps of 100 ms. In the first 30 ms of each the thread of the steps waits for the feeder, and that for the pool."""
+    trace = new_trace(length_ms=1000)
+    samples: list[Sample] = []
+    cpu_us: list[int] = []
+    has_lock: list[int] = []
+    used_us = [0, 0, 0, 0]
+    for step in marked_steps(trace, count=8, period_ms=100, marker_ms=100):
+        step.host("EagerExecute", 0, 0.001)
+        step.host("EagerExecute", 30, 30.01)
+        step.kernel(0, 30, 100, launch_ms=30)
+        for number in range(99):
+            at_ns = PROFILE_START_NS + round((step.start_ms + 1 + number) * 1e6)
+            is_late = number < 29
+            stacks = ((GET, TAKE) if is_late else (STEP,), (asks, ASKS), (COUNT,), (COUNT,))
+            for thread, stack in enumerate(stacks[: 2 + worker_count]):
+                is_at_work = not is_late if thread == MAIN else is_late and thread > BESIDE
+                used_us[thread] += 1000 * is_at_work
+                samples.append((at_ns, thread, stack))
+                cpu_us.append(used_us[thread])
+                has_lock.append(held if held is not None and thread > BESIDE and is_late else -1)
+    looked = None if held is None else has_lock
+    group = python_group(samples, POOL[: 2 + worker_count], cpu_us, held=looked)
+    write_sidecar(trace.write(tmp_path), {"python": group})
+    found = the(traceview.analyze(tmp_path), "python-thread")
+    assert " for what pool_" in found.title
+    assert found.action.startswith(action)
+    if action.startswith("Ask"):
+        assert "feeder waits for each result before it asks for the next" in found.action
+        assert found.action.endswith("in ahead, train.py:30.")
 
 
 def samples_of(step: Step) -> Iterator[Sample]:

@@ -11,6 +11,7 @@ import statistics
 import struct
 import sys
 import sysconfig
+import threading
 import time
 import zlib
 from base64 import b64decode
@@ -31,11 +32,13 @@ from traceview.capture.process.around import _in_python
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.sampling import python_sampling
 from traceview.capture.sampling.python_sampling import PythonListener
+from traceview.capture.sampling.sampled_stacks import NOT_KEPT, Stacks
 from traceview.capture.sidecar.file import Sidecar
 from traceview.trace.sidecar.sidecar import PythonRecord, python_samples
 
 TRACE = Path("trace")
 HERE = Path(__file__).name
+OURS = python_sampling.__file__
 
 
 @pytest.fixture(autouse=True)
@@ -590,3 +593,23 @@ def test_packages_that_were_installed_into_any_folder_are_no_code_of_the_user(
     is_installed = metadata.endswith(".dist-info")
     assert places.is_user(file) != is_installed
     assert places.shown(file) == ("numpy/lib.py" if is_installed else "lib.py")
+
+
+@pytest.mark.parametrize(
+    ("files", "is_kept"),
+    [
+        pytest.param((OURS, threading.__file__), False, id="ours and the standard library"),
+        pytest.param((OURS,), False, id="ours alone"),
+        pytest.param((threading.__file__,), False, id="the standard library alone"),
+        pytest.param((OURS, threading.__file__, __file__), True, id="called by the user"),
+        pytest.param((OURS, pytest.__file__), True, id="called by a package"),
+    ],
+)
+def test_a_stack_of_ours_and_the_standard_library_alone_is_not_kept(
+    files: tuple[str, ...], is_kept: bool
+) -> None:
+    """The innermost first."""
+    code = (lambda: None).__code__
+    stack = [(code.replace(co_filename=file), 0) for file in files]
+    number = Stacks(CodePlaces()).number_of(stack)
+    assert (number != NOT_KEPT) is is_kept

@@ -603,7 +603,7 @@ def _python_called(context: Context, rows: BoolArray) -> PythonShare | None:
         spans = context.ledger.spans_of(own, rows)
         group = np.zeros(spans.start.size, dtype=np.int64)
         times = spans.start, spans.end, group, 1
-        (line,) = python.lines.of_others(python.caller, *times, may_wait=True)
+        (line,) = python.lines.of_others(python.caller, *times, may_wait=True, is_native=True)
         if line is not None and line.state == "runs":
             return shared(line)
     return None

@@ -133,19 +133,20 @@ class PythonLines(SampledThreads):
         count: int,
         *,
         may_wait: bool,
+        is_native: bool = False,
     ) -> list[PythonLine | None]:
         """The same for all threads but one, among samples inside code of the user in which the thread runs something.
 
         `may_wait`: where lines that compute have less than half of that time, one counts that waits, as for a file. Otherwise
         only lines count that compute for half of the spans, in threads that native code started: functions of ops run in
-        these, and what a thread of the script does beside them keeps no op waiting.
+        these, and what a thread of the script does beside them keeps no op waiting. `is_native`: only such threads count.
         """
         samples, spans = self._samples, (start_ps, end_ps, group, count)
         # No native code has started these.
         by_python = [thread.name is not None for thread in samples.threads]
         is_of_script = np.array(by_python, dtype=np.bool_)[samples.thread]
-        is_idle = self.stacks.waits[samples.stack] & is_of_script
-        is_beside = (samples.thread != thread) & ~is_idle
+        is_left_out = is_of_script & (is_native | self.stacks.waits[samples.stack])
+        is_beside = (samples.thread != thread) & ~is_left_out
         is_other = is_beside & self.stacks.is_user[samples.stack]
         if not is_other.any():
             # A generator, or what a map calls, may be all of a library.
