@@ -213,6 +213,7 @@ def test_a_graph_saves_the_time_between_ops(tmp_path: Path) -> None:
     ("shape", "action"),
     [
         ({"op": "StridedSlice"}, "Fetch the tensor once, values = tensor.numpy(), and index"),
+        ({"op": "VarHandleOp"}, "Make metrics, layers and variables once, before the loop"),
         (
             {"count": 20, "marker_ms": 41, "first_ms": 41.5},
             "Make a graph of the ops between steps",

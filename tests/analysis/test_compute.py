@@ -430,7 +430,7 @@ def test_exchanges_that_are_done_again_are_collectives_as_any_other(tmp_path: Pa
 @pytest.mark.parametrize(
     ("opcode", "computation", "is_donated", "action"),
     [
-        ("parameter", 1, False, "Donate what the step replaces"),
+        ("parameter", 1, False, "Donate what it replaces"),
         ("parameter", 1, True, ""),
         ("add", 1, False, ""),
         ("add", 2, False, "In a while or scan"),

@@ -185,6 +185,10 @@ CALLBACK_STALL: Final = Rule(
             "Make a graph of the ops between steps, `@tf.function`[ on {called}], for whole batches; or run them in every 100th step only.",
             "A graph leaves little more than the time of the ops themselves. What prepares batches belongs into `dataset.map`. Else: `if step % 100 == 0: ...`.",
         ),
+        "variables": (
+            "Make metrics, layers and variables once, before the loop; update and reset them inside of a `tf.function`.",
+            "A `tf.function` makes variables in its first call alone.",
+        ),
         "indexing": (
             "Fetch the tensor once, `values = tensor.numpy()`, and index the array: each index of a tensor runs ops.",
             "Or put what needs the values into a graph, `@tf.function`.",
@@ -358,6 +362,7 @@ NUMPY: Final = "numpy/"
 """Modules that compute without Python's lock."""
 
 _INDEXES: Final = "StridedSlice"
+_MAKES: Final = b"EagerLocalExecute: VarHandleOp"
 _LAYERS: Final = ("keras/", "tf_keras/")
 """Modules whose layers index for themselves."""
 
@@ -467,15 +472,25 @@ def between_steps(waits: Waits) -> Finding | None:
     beside = _beside(waits, key)
     is_of_layers = python is not None and (python.called or "").startswith(_LAYERS)
     is_indexing = ops is not None and _INDEXES in ops[0].types and not is_of_layers
+    is_making = ops is not None and _makes_variables(waits)
     return waits.finding(
         CALLBACK_STALL,
         arguments=arguments | beside,
         evidence=evidence,
         title=key if key in CALLBACK_STALL.titles else "",
-        action="indexing" if is_indexing else key,
+        action="variables" if is_making else "indexing" if is_indexing else key,
         notes=(key, *beside),
         unsure=_short(waits, CALLBACK_STALL),
     )
+
+
+def _makes_variables(waits: Waits) -> bool:
+    """Whether the thread of the steps makes variables outside of graphs in these rows, at least as many as there are steps."""
+    context, host = waits.context, waits.host
+    made = context.trace.named_on(host, _MAKES.__eq__)
+    begun = context.trace.host_columns.start_ps[made]
+    inside = context.ledger.spans_of([waits.device], waits.rows).within(begun, begun + 1) > 0
+    return int(inside.sum()) >= max(len(context.selection.used_of(host)), 1)
 
 
 def _ends_iterators(waits: Waits) -> bool:

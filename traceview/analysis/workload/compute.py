@@ -438,6 +438,19 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
             yield _optimizer(context, ops) if kind == OPTIMIZER else _side_work(context, kind, ops)
 
 
+def _program_of(context: Context, rows: BoolArray) -> dict[str, Argument]:
+    """The compiled function that most of some rows are of, where there are several."""
+    ledger, functions = context.ledger, context.trace.once(functions_called)
+    of_rows = functions.of_event[ledger.columns.event[rows]]
+    known = of_rows != NONE
+    if len(functions.names) < 2 or not known.any():
+        return {}
+    ps = SWEEPS.totals(
+        of_rows[known], ledger.columns.duration_ps[rows][known], len(functions.names)
+    )
+    return {"program": Names((functions.names[int(ps.argmax())],), "function")}
+
+
 _TINY_PS: Final = 5 * PS_PER_US
 """On the CPU. Recording an op of XLA takes 0.7 µs: a step of 9,700 ops took 11.3 instead of 4.9 ms, without those that drew numbers, a
 third of it, neither less nor more (JAX 0.10, two cores). A choice of ours."""
@@ -531,6 +544,8 @@ def _of_ops(
         by_label = np.where(of_label == every.index(types[0]), by_label, 0)
     arguments = _named(context, types, by_label)
     rows = ops.rows | also
+    if key == "donating":
+        arguments |= _program_of(context, rows)
     notes = [note, key]
     if rule in _LEFT_OUT and (dispatch := dispatch_of_labels(context, labels, devices)).any():
         rows |= dispatch
