@@ -206,6 +206,20 @@ def test_ops_that_need_not_be_in_each_step(
     assert title_of(report, "costly-ops") == title_of(report, "casts") == ""
 
 
+@pytest.mark.parametrize(
+    ("op", "advice"),
+    [
+        ("net/TopKV2:TopKV2", "Look for the largest among fewer"),
+        ("net/resort/TopKV2:TopKV2", "Look for the largest among fewer"),
+        ("net/sort/TopKV2:TopKV2", "Ask for the largest alone"),
+        ("argsort_1/TopKV2:TopKV2", "Ask for the largest alone"),
+    ],
+)
+def test_who_asks_for_the_largest_is_not_told_to(op: str, advice: str, tmp_path: Path) -> None:
+    report = ran(tmp_path, [(op, 10.0), ("y:MatMul", 20.0)])
+    assert the(report, "costly-ops").action.startswith(advice)
+
+
 def test_what_prints_has_its_own_finding(tmp_path: Path) -> None:
     names = ["StringFormat", "PrintV2", "PrintV2_1"]
     sidecar = {"graphs": {"untrained_ops": names}}

@@ -93,6 +93,7 @@ from traceview.trace.device.op_names import (
     Phase,
     SideWork,
     event_phases,
+    label_texts,
     op_labels,
     op_names,
     side_work_of,
@@ -415,6 +416,8 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
         action = f"exchanged_{known.key}"
         if action not in known.rule.actions or not _is_mostly_exchange(context, labels, rows):
             action = known.key
+        if known.key == "sorting" and _asks_for_largest(context, labels):
+            action = "largest"
         if known.rule is FACTORING and (labels & (phases == Phase.BACKWARD)).any():
             # A gradient goes through it: of other batches it is another.
             action = "batch"
@@ -436,6 +439,21 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
         ops = _some_ops(context, kind_of_label == number)
         if ops.whole_ps:
             yield _optimizer(context, ops) if kind == OPTIMIZER else _side_work(context, kind, ops)
+
+
+_SORTED: Final = lazy_pattern(r"(?:^|/)(?:arg)?sort(?:_\d+)?/")
+"""The scope of what `tf.sort` and `tf.argsort` make, a `TopKV2` each (TensorFlow 2.21)."""
+
+
+def _asks_for_largest(context: Context, labels: BoolArray) -> bool:
+    """Whether most of what sorts is `tf.math.top_k` itself."""
+    texts, ps = context.trace.once(label_texts), context.once(all_ps)
+    chosen = np.flatnonzero(labels)
+    of_chosen = [texts[each] for each in chosen.tolist()]
+    is_top = np.array(
+        [":TopK" in each and not _SORTED.search(each) for each in of_chosen], np.bool_
+    )
+    return bool(2 * ps[chosen[is_top]].sum() > ps[chosen].sum())
 
 
 def _program_of(context: Context, rows: BoolArray) -> dict[str, Argument]:

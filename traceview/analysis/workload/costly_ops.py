@@ -234,6 +234,7 @@ COSTLY_OPS: Final = rule_about_compute(
             "Ask for the largest alone, `tf.math.top_k(values, k)`: it took 0.8 ms where `tf.argsort` of 200,000 took 27.",
             "Or sort every 100th step.",
         ),
+        "largest": "Look for the largest among fewer numbers, such as a sample of them, or in every 100th step only.",
         "jax-sorting": (
             "Ask for the largest alone, `jax.lax.top_k(values, k)`: it took 0.3 ms where `argsort` of 200,000 took 63.",
             "Or sort every 100th step.",
