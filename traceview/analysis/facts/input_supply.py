@@ -56,10 +56,6 @@ _WORKS_AHEAD = lazy_pattern(
 _KEEPS = lazy_pattern(r"::\w*(?:Cache|Snapshot)\w*")
 _HANDS_ON = lazy_pattern(r"(?:Finite|Forever)?(?:Repeat|Take|Skip)|Rebatch(?:V\d+)?")
 _DROPS = lazy_pattern(r"(?:Finite|Forever|Parallel)?(Skip|Take|Filter|Shard)(?:V\d+)?")
-_CUT_CACHE = lazy_pattern(
-    r"(?:.*::)?(?:Finite)?Take(?:::(?!\w*Repeat)\w+(?:\[\d+\])?)*?::\w*Cache\w*::.*"
-)
-"""A stage below a cache that a `take` reads; what repeats in between may read it to its end."""
 _EACH = lazy_pattern(
     r"(?:Parallel)?Map(?:V\d+)?|Prefetch|(?:Memory)?Cache(?:V\d+)?|(?:Finite|Forever)?(?:Repeat|Skip|Take)"
 )
@@ -227,7 +223,7 @@ def _supply(context: Run, host: int) -> InputSupply | None:
         slowest=slowest,
         share_ratio=own_ps / sum(stage.own_ps for stage in candidates) if slowest else 0.0,
         dropped=_dropped(slowest, stages) if slowest else None,
-        is_cut=bool(slowest and _CUT_CACHE.fullmatch(slowest.name)),
+        is_cut=bool(slowest and _is_cut(slowest.name)),
         # A distributed dataset works ahead by itself, on the threads that fill the shards.
         lacks_prefetch=not (is_distributed or is_debugged(trace, host)) and _lacks_prefetch(whole),
         work_ratio=own_ps / max(window.length_ps, 1) if slowest else None,
@@ -290,6 +286,16 @@ def _dropped(stage: InputStage, stages: Sequence[InputStage]) -> Dropped | None:
     kind, kept = _DROPS.fullmatch(parts[place - 1]), max(calls["::".join(parts[:place])], 1)
     is_most = made >= max(_DROPPED_FACTOR * kept, kept + _FEWEST_DROPPED)
     return Dropped(kind[1], made, kept) if kind and is_most else None
+
+
+def _is_cut(stage: str) -> bool:
+    """Whether a `take` reads a cache that a stage fills; what repeats in between may read it to its end."""
+    is_taken = False
+    for kind in stage.split("::")[:-1]:
+        if "Cache" in kind and is_taken:
+            return True
+        is_taken = kind in ("FiniteTake", "Take") or (is_taken and "Repeat" not in kind)
+    return False
 
 
 def _new_iterators(context: Run, host: int, waits: InputWaits) -> int:
