@@ -50,9 +50,10 @@ def functions_called(trace: Recording) -> Functions:
 
     def place_of_graph(name: bytes) -> int:
         graph = _GRAPH.fullmatch(name)
-        plain = graph["plain"] if graph else b""
-        both = (graph["forward"] or graph["backward"]) if graph and plain is None else plain
-        return place_of((both or b"").decode("utf-8", "replace"), has_gradients=plain is None)
+        if graph is None:
+            return NONE
+        function: bytes = graph["plain"] or graph["forward"] or graph["backward"]
+        return place_of(function.decode("utf-8", "replace"), has_gradients=graph["plain"] is None)
 
     device = trace.device_columns
     programs = [place_of(each.function) for each in trace.instructions]

@@ -126,9 +126,9 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
         kept = NEVER if number in calling else python.lines.held(number)
         is_of_step = number in calling and not guests.size
         # One that has the lock keeps whoever is in no function that waits from going on.
-        awaited = NEVER if is_of_step else difference(python.lines.at_work(number), kept)
-        awaited = joined_spans((awaited, intersection(kept, in_waits)))
-        awaited = joined_spans((intersection(waits, awaited), given))
+        without_lock = NEVER if is_of_step else difference(python.lines.at_work(number), kept)
+        makes = joined_spans((without_lock, intersection(kept, in_waits)))
+        awaited = joined_spans((intersection(waits, makes), given))
         kept_ps, awaited_ps = covered_ps(kept, window), covered_ps(awaited, window)
         chosen = kept if kept_ps >= awaited_ps else awaited
         computed = without_holes(python.lines.computing(number), OFF_CORE_PS)

@@ -606,6 +606,7 @@ class _Sentences:
         return max(given, default=stage.calls)
 
     def _name_elements(self, stage: InputStage) -> None:
+        """Say how many elements a stage makes in a step, and how long each takes."""
         count = self._elements(stage)
         used = max(len(self._context.selection.used_of(self._host)), 1)
         self.arguments["elements"] = Number(count // used, "element")

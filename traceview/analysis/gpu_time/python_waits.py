@@ -32,7 +32,7 @@ from traceview.analysis.gpu_time.waits import (
     line_argument,
 )
 from traceview.analysis.rules.finding import Evidence, Finding
-from traceview.analysis.rules.rule import Advised, Rule
+from traceview.analysis.rules.rule import WITH_LOCK, Advised, Rule
 from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Quantity
 from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_US
@@ -363,6 +363,7 @@ NUMPY: Final = "numpy/"
 
 _INDEXES: Final = "StridedSlice"
 _MAKES: Final = b"EagerLocalExecute: VarHandleOp"
+"""What Python records where it makes a variable outside of a graph (TensorFlow 2.21)."""
 _LAYERS: Final = ("keras/", "tf_keras/")
 """Modules whose layers index for themselves."""
 
@@ -600,6 +601,7 @@ def python_thread(waits: Waits) -> Finding | None:
         key = action = "cores"
         metric = "computed_ratio"
         shares = [(longest, longest.computed_ps / window_ps)]
+    needed_lock = any(python.lines.needed_lock for python in context.idle.python.values())
     return PYTHON_THREAD.of_rows(
         context,
         waits.rows,
@@ -608,7 +610,9 @@ def python_thread(waits: Waits) -> Finding | None:
             "line": longest.python.argument,
             **asked,
         },
-        confidence=("high", "cores" if key == "cores" else ""),
+        confidence=("medium", WITH_LOCK)
+        if needed_lock
+        else ("high", "cores" if key == "cores" else ""),
         takes_cores=key == "cores",
         evidence=(
             *(

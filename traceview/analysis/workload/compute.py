@@ -31,12 +31,14 @@ from traceview.analysis.facts.python import PythonShare, shared
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.graph_loops import graph_loops
 from traceview.analysis.measures.op_work import (
+    are_tiny,
     dispatch_of_labels,
     label_flops,
     label_ps,
     line_of,
     needless,
     peak_flops,
+    program_of,
     rows_of_labels,
     time_by_label,
 )
@@ -70,6 +72,7 @@ from traceview.analysis.workload.costly_ops import (
     LOW_RATE,
     SLICES,
     all_ps,
+    asks_for_largest,
     labels_by_name,
     multiplies_nothing,
     of_slices,
@@ -85,7 +88,6 @@ from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import Record
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
-from traceview.base.units import PS_PER_US
 from traceview.ledger.states import State
 from traceview.trace.columns import NONE
 from traceview.trace.device.kernel_names import NumberFormat
@@ -93,7 +95,6 @@ from traceview.trace.device.op_names import (
     Phase,
     SideWork,
     event_phases,
-    label_texts,
     op_labels,
     op_names,
     side_work_of,
@@ -416,7 +417,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
         action = f"exchanged_{known.key}"
         if action not in known.rule.actions or not _is_mostly_exchange(context, labels, rows):
             action = known.key
-        if known.key == "sorting" and _asks_for_largest(context, labels):
+        if known.key == "sorting" and asks_for_largest(context, labels):
             action = "largest"
         if known.rule is FACTORING and (labels & (phases == Phase.BACKWARD)).any():
             # A gradient goes through it: of other batches it is another.
@@ -439,49 +440,6 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
         ops = _some_ops(context, kind_of_label == number)
         if ops.whole_ps:
             yield _optimizer(context, ops) if kind == OPTIMIZER else _side_work(context, kind, ops)
-
-
-_SORTED: Final = lazy_pattern(r"(?:^|/)(?:arg)?sort(?:_\d+)?/")
-"""The scope of what `tf.sort` and `tf.argsort` make, a `TopKV2` each (TensorFlow 2.21)."""
-
-
-def _asks_for_largest(context: Context, labels: BoolArray) -> bool:
-    """Whether most of what sorts is `tf.math.top_k` itself."""
-    texts, ps = context.trace.once(label_texts), context.once(all_ps)
-    chosen = np.flatnonzero(labels)
-    of_chosen = [texts[each] for each in chosen.tolist()]
-    is_top = np.array(
-        [":TopK" in each and not _SORTED.search(each) for each in of_chosen], np.bool_
-    )
-    return bool(2 * ps[chosen[is_top]].sum() > ps[chosen].sum())
-
-
-def _program_of(context: Context, rows: BoolArray) -> dict[str, Argument]:
-    """The compiled function that most of some rows are of, where there are several."""
-    ledger, functions = context.ledger, context.trace.once(functions_called)
-    of_rows = functions.of_event[ledger.columns.event[rows]]
-    known = of_rows != NONE
-    if len(functions.names) < 2 or not known.any():
-        return {}
-    ps = SWEEPS.totals(
-        of_rows[known], ledger.columns.duration_ps[rows][known], len(functions.names)
-    )
-    return {"program": Names((functions.names[int(ps.argmax())],), "function")}
-
-
-_TINY_PS: Final = 5 * PS_PER_US
-"""On the CPU. Recording an op of XLA takes 0.7 µs: a step of 9,700 ops took 11.3 instead of 4.9 ms, without those that drew numbers, a
-third of it, neither less nor more (JAX 0.10, two cores). A choice of ours."""
-
-
-def _are_tiny(context: Context, rows: BoolArray) -> bool:
-    """Whether ops of the CPU take hardly longer than recording them."""
-    columns, kinds = context.ledger.columns, context.trace.device_list
-    of_cpu = (
-        rows & np.array([each.kind != "gpu" for each in kinds], np.bool_)[context.ledger.device]
-    )
-    events = unique_ids(columns.event[of_cpu])
-    return 0 < int(columns.duration_ps[of_cpu].sum()) < _TINY_PS * events.size
 
 
 def _least_saved(context: Context, kind: str) -> float:
@@ -563,12 +521,12 @@ def _of_ops(
     arguments = _named(context, types, by_label)
     rows = ops.rows | also
     if key == "donating":
-        arguments |= _program_of(context, rows)
+        arguments |= program_of(context, rows)
     notes = [note, key]
     if rule in _LEFT_OUT and (dispatch := dispatch_of_labels(context, labels, devices)).any():
         rows |= dispatch
         notes.append("dispatch")
-    if _are_tiny(context, ops.rows):
+    if are_tiny(context, ops.rows):
         notes.append(TINY_OPS)
     exchanged = context.ledger.loss(rows & context.ledger.rows(states=(State.COMMUNICATION,)))
     # A choice of ours: less changes no sentence. What is gathered says so itself.

@@ -46,6 +46,7 @@ from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import (
     Phase,
     label_lines,
+    label_texts,
     of_instructions,
     op_labels,
     op_names,
@@ -502,6 +503,21 @@ def of_slices(context: Context) -> BoolArray:
     ps = context.once(all_ps)
     labels: BoolArray = sliced | (added & (ps[added].sum() <= ps[sliced].sum()))
     return labels
+
+
+_SORTED: Final = lazy_pattern(r"(?:^|/)(?:arg)?sort(?:_\d+)?/")
+"""The scope of what `tf.sort` and `tf.argsort` make, a `TopKV2` each (TensorFlow 2.21)."""
+
+
+def asks_for_largest(context: Context, labels: BoolArray) -> bool:
+    """Whether most of what sorts is `tf.math.top_k` itself."""
+    texts, ps = context.trace.once(label_texts), context.once(all_ps)
+    chosen = np.flatnonzero(labels)
+    of_chosen = [texts[each] for each in chosen.tolist()]
+    is_top = np.array(
+        [":TopK" in each and not _SORTED.search(each) for each in of_chosen], np.bool_
+    )
+    return bool(2 * ps[chosen[is_top]].sum() > ps[chosen].sum())
 
 
 def of_one_type(context: Context, is_free: BoolArray) -> BoolArray:
