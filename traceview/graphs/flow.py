@@ -17,7 +17,7 @@ from traceview.graphs.calls import (
     Call,
     source,
 )
-from traceview.graphs.flops import FLOPS_OF
+from traceview.graphs.flops import FLOPS_OF, relative_size
 from traceview.graphs.zeros import (
     APART,
     SCALING,
@@ -86,6 +86,10 @@ def _backwards(edges: Edges) -> Edges:
     return found
 
 
+_MOST_NUMBERS: Final = 1 << 22
+"""Of a variable that is looked at, 16 MB in float32. A choice of ours."""
+
+
 class Flow:
     """What ops read and wait for (`reads`), and who reads them (`users`). `sources`: what may differ from step to step, and whether
     that is any other state than the batch; `variables`: those that are handles, or only read one.
@@ -112,7 +116,7 @@ class Flow:
         self._calls = list(calls)
         self._known_zeros: list[Node] = []
         self._captured: dict[Node, Any] = {}
-        """Tensors that were made before the graph, by the argument that reads them."""
+        """Tensors that were made before the graph, handles among them, by the argument that reads them."""
         self._sent: dict[Any, list[Any]] = {}
         """By an exchange of a device what all devices send in it."""
         for call in self._calls:
@@ -346,17 +350,24 @@ class Flow:
                     found.add(None)
         return found
 
-    def constant(self, call: Call, tensor: Any) -> Any:
-        """The numbers of a tensor that are the same in each step, an array of NumPy; None where they are not known to be."""
-        node = self.root(node_of(call, source(tensor)))
+    def constant(self, call: Call, tensor: Any, fixed: Collection[Node]) -> Any:
+        """The numbers of a tensor that are the same in each step, an array of NumPy; None where they are not known to be.
+
+        `fixed`: variables that nothing changes.
+        """
+        node, tensorflow = self.root(node_of(call, source(tensor))), sys.modules["tensorflow"]
         if node in self._captured:
             return self._captured[node].numpy()
-        is_known = node in self.ops and len(self.ops[node].outputs) == 1
-        return (
-            sys.modules["tensorflow"].get_static_value(self.ops[node].outputs[0])
-            if is_known
-            else None
-        )
+        op = self.ops.get(node)
+        if op is None or len(op.outputs) != 1:
+            return None
+        if op.type != "ReadVariableOp":
+            return tensorflow.get_static_value(op.outputs[0])
+        handle, of = self.root(node_of(node[0], op.inputs[0])), op.outputs[0]
+        if handle not in fixed or not 0 < (of.shape.num_elements() or 0) <= _MOST_NUMBERS:
+            return None
+        read = tensorflow.raw_ops.ReadVariableOp(resource=self._captured[handle], dtype=of.dtype)
+        return read.numpy()
 
     def root(self, node: Node) -> Node:
         """What a node is given, by whatever calls, if that is one thing."""
@@ -422,10 +433,11 @@ class Flow:
         for tensor in call.graph.inputs:
             node, given = (call, tensor.op.name), captured.get(tensor.name)
             is_handle = tensor.dtype.name in HANDLES
-            if given is None or is_handle or not hasattr(given, "numpy"):
-                self.sources[node] = given is not None or is_handle
-            else:
+            is_tensor = given is not None and hasattr(given, "numpy")
+            if is_tensor:
                 self._captured[node] = given
+            if is_handle or not is_tensor:
+                self.sources[node] = given is not None or is_handle
             if is_handle:
                 self.variables.add(node)
             if given is not None and is_handle:
@@ -508,9 +520,15 @@ def _takes_gradients(tensor: Any) -> bool:
     return not (tensor.dtype.is_integer or tensor.dtype.name in _NO_GRADIENT)
 
 
+_MOST_LOOKED_UP: Final = 1 / 4
+"""Of the rows of a table: with 9,088 look-ups of 20,000 rows a step took as long with a sparse gradient. A choice of ours."""
+
+
 def _makes_dense(op: Any) -> bool:
     """Whether it is the conversion of a sparse gradient, perhaps of several look-ups, by what is no gradient."""
     if op.type != "UnsortedSegmentSum" or GRADIENT_SCOPE in op.name:
+        return False
+    if (relative_size(op.inputs[0], op.outputs[0]) or 0.0) > _MOST_LOOKED_UP:
         return False
     rows = op.inputs[0].op
     made = [*(each.op for each in rows.inputs), rows] if rows.type == "ConcatV2" else [rows]

@@ -4,7 +4,7 @@ matrices of zeros around a diagonal or a one, and filters that are a column time
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import prod
 from typing import Any, Final
 
@@ -95,20 +95,47 @@ _LEAST_ROWS: Final = 16
 """Of a smaller matrix of zeros a product may be as quick as what avoids it. A choice of ours."""
 
 
-def products_of_zeros(flow: Flow) -> tuple[set[Node], int]:
-    """Products with a diagonal matrix, or one-hot rows, their gradients, and what makes these; besides how much of each is with zeros, in
-    percent, at least.
+_CROSSING: Final = frozenset(("Conv2D", "Conv2DBackpropInput"))
+"""Convolutions of all channels with all, the second one transposed."""
+_MOST_NOT_ZERO: Final = 1 / 48
+"""Of a matrix of no such form: what adds up few numbers takes 16 times as long for each. A choice of ours, as for JAX."""
+_PER_NUMBER: Final = 16
+
+
+def products_of_zeros(flow: Flow, fixed: Collection[Node]) -> tuple[set[Node], int]:
+    """Products with a diagonal matrix, one-hot rows, or numbers that never change and are nearly all 0, convolutions that by such
+    numbers keep channels apart, their gradients, and what makes these; besides how much of each is with zeros, in percent, at least.
+
+    `fixed`: variables that nothing changes.
     """
-    found, products, fewest = set[Node](), set[Node](), 0
-    for (call, _), op in flow.forward(_MULTIPLY):
-        for made in map(_source, op.inputs[:2]):
-            width = _features(made.outputs[0]) if made.type in _SPARSE else 0
-            if width >= _LEAST_ROWS:
-                fewest = min(fewest or width, width)
+    found, products, most = set[Node](), set[Node](), 0.0
+    for (call, _), op in flow.forward(_MULTIPLY | _CROSSING):
+        for tensor in op.inputs[:2]:
+            made = _source(tensor)
+            if op.type in _MULTIPLY and made.type in _SPARSE:
+                width = _features(made.outputs[0])
+                part = 1 / width if width >= _LEAST_ROWS else 0.0
+                found |= {(call, made.name)} if part else set()
+            else:
+                part = _part_not_zero(flow.constant(call, tensor, fixed))
+            if part:
+                most = max(most, part)
                 products.add((call, op.name))
-                found.add((call, made.name))
     found |= products | flow.gradients(products)
-    return found, int(100 * (1 - 1 / fewest)) if fewest else 0
+    return found, int(100 * (1 - most)) if products else 0
+
+
+def _part_not_zero(numbers: Any) -> float:
+    """How much of a product with a matrix, or a convolution by filters `[rows, columns, channels, results]`, is not with zeros; 0.0 where
+    that is much, or not known.
+    """
+    if numbers is None or numbers.ndim not in (2, 4) or min(numbers.shape[-2:]) < _LEAST_ROWS:
+        return 0.0
+    if numbers.ndim == 4:
+        part = float((numbers != 0).any((0, 1)).mean())
+        return part if part <= 1 / _LEAST_ROWS else 0.0
+    part = float((numbers != 0).mean())
+    return _PER_NUMBER * part if part <= _MOST_NOT_ZERO else 0.0
 
 
 _FILTERING: Final = frozenset(("Conv2D", "DepthwiseConv2dNative"))
@@ -120,9 +147,9 @@ _LEAST_SAVED: Final = 50
 """Percent: small filters are as quick at once. A choice of ours."""
 
 
-def separable(flow: Flow) -> tuple[set[Node], int]:
+def separable(flow: Flow, fixed: Collection[Node]) -> tuple[set[Node], int]:
     """Convolutions by filters that never change and are a column times a row, as those of a blur, with their gradients; besides how much
-    less two of such convolutions take, one along each, in percent.
+    less two of such convolutions take, one along each, in percent. `fixed`: variables that nothing changes.
     """
     found, least = set[Node](), 100
     for node, op in flow.forward(_FILTERING):
@@ -130,7 +157,7 @@ def separable(flow: Flow) -> tuple[set[Node], int]:
         saved = 0 if None in sizes else int(100 * (1 - _NARROW / max(min(sizes[:2]), 1)))
         if saved < _LEAST_SAVED:
             continue
-        numbers = flow.constant(node[0], op.inputs[1])
+        numbers = flow.constant(node[0], op.inputs[1], fixed)
         if numbers is not None and _are_columns_times_rows(numbers, op.type):
             least = min(least, saved)
             found |= {

@@ -62,8 +62,8 @@ def describe_values(
     saved = {
         "dropped": dropped(flow),
         "copied": repeated_products(flow),
-        "zero": products_of_zeros(flow),
-        "separable": separable(flow),
+        "zero": products_of_zeros(flow, fixed),
+        "separable": separable(flow, fixed),
     }
     also = {
         "summed": flow.summed_gradients() if needed else set(),

@@ -6,6 +6,7 @@ and waits for a value have the line of Python as `by`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -225,8 +226,7 @@ def ledger_of(context: Run) -> Ledger:
         meeting = [draft for draft in drafts if draft.device in met]
         made_of_each(lambda draft: recast_meeting(draft, met[draft.device]), meeting, threads)
         for draft in drafts:
-            _recast_lines(draft)
-            _enter_lines(draft)
+            _enter_lines(draft, _recast_lines(draft))
             _recast_beside_own_python(draft)
             recast_small_kernels(draft)
             recast_keys(draft)
@@ -454,14 +454,15 @@ _LEAST_AT_A_LINE: Final = 0.05
 """Of the window: what a line mostly does in less is no finding. A choice of ours."""
 
 
-def _recast_lines(draft: Draft) -> None:
+def _recast_lines(draft: Draft) -> dict[str, Causer]:
     """What a device is idle for while the thread of the steps is at one line of the script has one cause: what it mostly is there.
 
-    Not where that is dispatch, which every line that calls the framework costs.
+    Not where that is dispatch, which every line that calls the framework costs. Returns the lines that wait for other threads,
+    with the line of most of that.
     """
-    python = draft.python
+    python, awaited = draft.python, dict[str, Causer]()
     if python is None or not python.is_sampled:
-        return
+        return awaited
     least_ps = _LEAST_AT_A_LINE * draft.window.length_ps
     for line, spans in python.lines.user_lines(python.caller, draft.states.markers).items():
         if covered_ps(spans, draft.window) < least_ps:
@@ -475,7 +476,14 @@ def _recast_lines(draft: Draft) -> None:
         if main is None:
             continue
         by = draft.by_line(line)
+        if main == State.PYTHON_THREAD:
+            known = python.lines.at(python.caller, spans.start, spans.end)
+            if known is None or known.state != "waits":
+                # What else it does there is its own.
+                continue
+            by = awaited[line] = _most_causes(cut, rows[cut.state[rows] == main])
         draft.columns = recast_rows(cut, rows[cut.activity[rows] == IDLE], main, by)
+    return awaited
 
 
 def _main_state(of_state: Int64Array, least_ps: float, *, is_outside: bool) -> State | None:
@@ -488,7 +496,16 @@ def _main_state(of_state: Int64Array, least_ps: float, *, is_outside: bool) -> S
     is_between = main == State.BETWEEN and not is_outside
     ratio = _MOSTLY_BETWEEN_RATIO if is_between else _MOSTLY_RATIO
     is_clear = of_state[main] >= max(ratio * whole_ps, least_ps)
-    return main if main in _MAIN and is_clear else None
+    return main if main in (*_MAIN, State.PYTHON_THREAD) and is_clear else None
+
+
+def _most_causes(columns: Columns, rows: Int64Array) -> Causer:
+    """Who caused most of the time of these rows."""
+    kind, by = columns.by_kind[rows], columns.by[rows]
+    causers, number = np.unique(np.stack((kind, by), 1), axis=0, return_inverse=True)
+    of_causer = np.bincount(number.ravel(), columns.duration_ps[rows])
+    kind_of, by_of = causers[of_causer.argmax()].tolist()
+    return By(kind_of), by_of
 
 
 def _follows_wait(columns: Columns) -> BoolArray:
@@ -544,20 +561,21 @@ _LEAST_OF_A_LINE_PS: Final = 100 * PS_PER_US
 """Samples come every millisecond or so, and say little of less."""
 
 
-def _enter_lines(draft: Draft) -> None:
-    """Enter the line of Python that ran in long rows that are as long as one takes, where samples show it.
+def _enter_lines(draft: Draft, awaited: Mapping[str, Causer]) -> None:
+    """Enter the line of Python that ran in long rows that are as long as one takes, where samples show it; of one that waits
+    for another thread, `awaited`, the line of that.
 
     What nothing but silence shows is no Python: it is time between recorded calls.
     """
     python, shown = draft.python, draft.states.frames
     if python is not None:
-        _enter_lines_of(draft, python)
+        _enter_lines_of(draft, python, awaited)
         if python.is_sampled:
             shown = python.lines.sampled
     draft.recast(complement(shown), (State.PYTHON,), State.BETWEEN_CALLS)
 
 
-def _enter_lines_of(draft: Draft, python: HostPython) -> None:
+def _enter_lines_of(draft: Draft, python: HostPython, awaited: Mapping[str, Causer]) -> None:
     columns = draft.columns
     asked = is_among(columns, _OF_A_LINE) & (columns.duration_ps >= _LEAST_OF_A_LINE_PS)
     asked &= ~_follows_wait(columns) & (columns.activity == IDLE)
@@ -570,11 +588,13 @@ def _enter_lines_of(draft: Draft, python: HostPython) -> None:
     count = int(group.max(initial=-1)) + 1
     spans = start, start + columns.duration_ps[rows], group
     known = python.lines.in_each(python.caller, *spans, count)
-    by_kind, by = columns.by_kind.copy(), columns.by.copy()
+    state, by_kind, by = columns.state.copy(), columns.by_kind.copy(), columns.by.copy()
     for row, number in zip(rows.tolist(), group.tolist(), strict=True):
         if asked[row] and (line := known[number]) is not None:
-            by_kind[row], by[row] = draft.by_line(str(line))
-    draft.columns = replace(columns, by_kind=by_kind, by=by)
+            if causer := awaited.get(str(line)):
+                state[row] = State.PYTHON_THREAD
+            by_kind[row], by[row] = causer or draft.by_line(str(line))
+    draft.columns = replace(columns, state=state, by_kind=by_kind, by=by)
 
 
 def _cut_at_turns(

@@ -84,9 +84,8 @@ _AWAITED_IN: Final = {
         "urllib/",
         "urllib3/",
         "requests/",
-        "asyncio/",
-        "aiohttp/",
     ),
+    "coroutines": ("asyncio/", "aiohttp/"),
     "native": ("keras/", "tf_keras/", "jax/_src/array.py"),
 }
 """What the line of a library holds in which a thread waits for each of these: its module, or its function."""
@@ -114,6 +113,7 @@ _CALLS: Final = {
     "copies": lazy_pattern(
         r"numpy/.*:\d+ in (?:append|delete|insert)\Z|pandas/.*:\d+ in concat\Z", re.DOTALL
     ),
+    "whole_objects": lazy_pattern(r"copy\.py:\d+ in deepcopy\Z"),
     "writing_files": lazy_pattern(
         r"(?:h5py|zarr|tables|netCDF4)/.*:\d+ in __setitem__\Z|numpy/lib/_?npyio.*:\d+ in save"
         r"|(?:joblib|PIL|cv2|scipy/io|pandas)/.*:\d+ in (?:dump|save|write|to_(?:csv|feather|hdf|json|parquet|pickle))\Z",
@@ -125,7 +125,7 @@ _CALLS: Final = {
         r"numpy/lib/_?function_base(?:_impl)?\.py:\d+ in (?:__call__|_?vectorize\w*)"
     ),
 }
-"""What the user's line calls: what makes the calls of converted code (TensorFlow 2.21), copies arrays, writes or reads files, takes
+"""What the user's line calls: what makes the calls of converted code (TensorFlow 2.21), copies arrays, or objects with all that they hold, writes or reads files, takes
 modules apart (Flax 0.12), or is `np.vectorize`, which calls a function of the script for each number (NumPy 1.26 and 2.4).
 """
 CONVERTED: Final = (

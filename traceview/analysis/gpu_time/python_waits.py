@@ -43,6 +43,7 @@ from traceview.trace.host.state_timeline import complement, intersection, withou
 _NO_PYTHON: Final = {
     "waits": "That line waits most of the time: for work, a lock, a process, a file, the network or a timer.",
     "queue": "That line waits most of the time for what another thread or process makes.",
+    "coroutines": "That line runs coroutines, of which all wait most of the time, for the network, a file or a timer.",
     "iterator": "That line ends or makes an iterator of a data set most of the time: it opens all inputs anew.",
     "native": (
         "That line mostly calls the framework, to run ops outside of the step, or to fetch a value and wait until "
@@ -54,6 +55,7 @@ _NO_PYTHON: Final = {
 
 _AWAITED_WORDS: Final = {
     "queue": OTHERS,
+    "coroutines": "what coroutines await",
     "waits": "a process, the network, a file, lock or timer",
 }
 """What a line waits for where no Python runs."""
@@ -73,6 +75,10 @@ _OF_ANY_FRAMEWORK: Final[dict[str, Advised]] = {
         "Wait in a thread of its own, or in every 100th step only.",
         "Of several requests send all first, then take their answers; threads and processes are started once, before the loop.",
     ),
+    "coroutines": (
+        "Start all requests before any is awaited: `await asyncio.gather(*requests)`; one by one each takes a whole round trip.",
+        "Or begin those of the next step before this one: `asyncio.run_coroutine_threadsafe`, with a loop in a thread of its own.",
+    ),
     "decoding_pictures": "Decode each picture once, before the loop, or only as large as needed: `picture.draft('RGB', size)` for a JPEG.",
     "reports": (
         "Do this in every 100th step only, and write what is new, not all again.",
@@ -84,6 +90,10 @@ _OF_ANY_FRAMEWORK: Final[dict[str, Advised]] = {
     "copies": (
         "Copy no whole array to change a part: keep an order of its rows, `rng.permutation(n)`, or a list of what is new, joined at the end.",
         "`numpy.append`, `delete` and `insert`, and `pandas.concat`, copy all of it in each call.",
+    ),
+    "whole_objects": (
+        "Copy only what changes: `copy.copy(record)` and new values for some fields, or save these fields and set them back.",
+        "`copy.deepcopy` goes through all that an object holds, in Python; a class can say in `__deepcopy__` what its copies share.",
     ),
     "class_weights": (
         "Give weights with the data, made by NumPy: `return x, y, weights[y]` instead of `fit(class_weight=...)`.",

@@ -114,3 +114,27 @@ def graph_loops(context: Context) -> GraphLoops:
     if ledger.loss(rows).share * saved_ratio < (LEFT_OUT_RATIO if has_others else LIMIT):
         return nothing
     return GraphLoops(labels, rows, turns, saved_ratio, has_others)
+
+
+def loops_in_turn(context: Context) -> GraphLoops:
+    """What runs in the other loops of a step, whose iterations need those before; nothing where that is the whole step."""
+    trace, ledger = context.trace, context.ledger
+    labels, of_row = trace.once(op_labels), trace.once(op_labels).of_row
+    inside = instructions_that(trace, lambda each: _BODY in each.scope)
+    inside |= trace.once(named_in_graphs)["carried_ops"]
+    found, turns = np.zeros_like(inside), 0
+    for device in devices_in_use(context) if ledger.has_steps and inside.any() else ():
+        of_label = np.bincount(of_row[counted_events(context, device)], minlength=labels.row.size)
+        steps = max(ledger.steps_of_device[device], 1)
+        own = inside & (of_label >= _FEWEST_TURNS * steps)
+        found |= own
+        turns = max(turns, int(of_label[own].max(initial=0)) // steps)
+    found &= ~context.once(graph_loops).labels
+    every = [*context.once(time_by_label).values()]
+    whole_ps, own_ps = (
+        sum(of)
+        for of in zip(*((each.total, each.where(found).total) for each in every), strict=True)
+    )
+    if own_ps > _OF_STEP_RATIO * whole_ps:
+        found[:] = False
+    return GraphLoops(found, rows_of_labels(context, found), turns)

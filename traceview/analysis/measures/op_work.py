@@ -15,6 +15,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import dropwhile
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -24,7 +26,7 @@ from msgspec import Struct
 from traceview.analysis.facts.devices import model_of
 from traceview.analysis.facts.functions import functions_called
 from traceview.analysis.facts.graph_ops import named_in_graphs
-from traceview.analysis.facts.layers import label_kernels
+from traceview.analysis.facts.layers import jitted_functions, label_kernels, label_places
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.words import Argument, Line, Names
@@ -184,7 +186,7 @@ def are_tiny(context: Context, rows: BoolArray) -> bool:
 def line_of(context: Context, by_label: Int64Array) -> dict[str, Argument]:
     """The line of Python that made most of what takes some time, int64 by label: more than half of it, or most of the function that did.
 
-    It is the argument `line` of a sentence; nothing without one.
+    It is the argument `line` of a sentence; without one the layer of most of it, if there is any.
     """
     lines, ps_of, of_function = context.trace.once(label_lines), Counter[str](), Counter[str]()
     for label in np.flatnonzero(by_label).tolist():
@@ -196,7 +198,17 @@ def line_of(context: Context, by_label: Int64Array) -> dict[str, Argument]:
         inside_ps = of_function[f"{place.rpartition(':')[0]} in {function}"] if function else ps
         if line and 2 * inside_ps > ps_of.total():
             return {"line": Line(line)}
-    return {}
+    return _layer_of(context, by_label)
+
+
+def _layer_of(context: Context, by_label: Int64Array) -> dict[str, Argument]:
+    """The layer of most of it, which stands for a line where no name shows that, as inside of the layers of Keras."""
+    made, functions = context.trace.once(label_places), context.trace.once(jitted_functions)
+    whole, ps_of = totals(made.place, by_label, len(made.places)), Counter[str]()
+    for place, ps in zip(made.places, whole.tolist(), strict=True):
+        ps_of["/".join(dropwhile(functions.__contains__, place.scopes))] += ps
+    layer, ps = max(ps_of.items(), key=itemgetter(1), default=("", 0))
+    return {"line": Names((layer,), "op")} if layer and 2 * ps > ps_of.total() else {}
 
 
 def line_of_rows(context: Context, rows: BoolArray) -> dict[str, Argument]:

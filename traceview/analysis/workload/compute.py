@@ -29,7 +29,7 @@ from traceview.analysis.facts.layers import (
 )
 from traceview.analysis.facts.python import PythonShare, shared
 from traceview.analysis.measures.context import Analysis, Context
-from traceview.analysis.measures.graph_loops import graph_loops
+from traceview.analysis.measures.graph_loops import graph_loops, loops_in_turn
 from traceview.analysis.measures.op_work import (
     are_tiny,
     dispatch_of_labels,
@@ -42,7 +42,7 @@ from traceview.analysis.measures.op_work import (
     rows_of_labels,
     time_by_label,
 )
-from traceview.analysis.rules.finding import Evidence, Finding, Skipped
+from traceview.analysis.rules.finding import Evidence, Finding, Severity, Skipped
 from traceview.analysis.rules.rule import TINY_OPS, Rule, is_of_jax
 from traceview.analysis.rules.words import Argument, Names, Number, Ops, Quantity
 from traceview.analysis.workload.compute_rules import (
@@ -390,6 +390,9 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     looped = _looped(context)
     yield looped
     taken = taken | (context.once(graph_loops).labels & (looped is not None))
+    in_turn = _in_turn(context, taken)
+    yield in_turn
+    taken = taken | (context.once(loops_in_turn).labels & (in_turn is not None))
     is_free = is_model & context.once(multiplies_nothing)
     is_free &= ~(taken | repeated | (casts & (found is not None)))
     again = of_second_gradients(context) & ~taken
@@ -397,7 +400,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     for rule, key, chosen, ratio, parts, shown_by in (
         (AGAIN, "again", again, 1.0, (), None),
         (SLICES, "slices", of_slices(context) & is_model, 1.0, (), None),
-        (COSTLY_OPS, "updating", named["shifted_ops"], 1.0, (), nowhere),
+        (COSTLY_OPS, "updating", named["shifted_ops"], 1.0, (own_part,), nowhere),
         (COSTLY_OPS, "pairs", named["pair_ops"] & is_model, 1.0, (own_part,), nowhere),
         # Multiplied first, it is a small product, whatever else it does.
         (COSTLY_OPS, "copied", named["copied_ops"], _least_saved(context, "copied"), (), nowhere),
@@ -430,7 +433,14 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
         taken = taken | (labels & (found is not None))
     for group in GROUPS:
         labels = group.choose(context, is_free)
-        found = _of_ops(context, group.rule, labels, own_part(context, labels), key=group.key)
+        found = _of_ops(
+            context,
+            group.rule,
+            labels,
+            own_part(context, labels),
+            key=group.key,
+            severity="warning" if group.is_of_model else None,
+        )
         yield found
         is_free &= ~(labels & (found is not None))
     labels, saved = slow_products(context)
@@ -477,6 +487,26 @@ def _looped(context: Context) -> Finding | None:
     )
 
 
+def _in_turn(context: Context, taken: BoolArray) -> Finding | None:
+    """Loops whose iterations need those before, but for the ops of other findings."""
+    loops = context.once(loops_in_turn)
+    ops = _some_ops(context, loops.labels & ~taken)
+    if context.ledger.loss(ops.rows).share < LOOPED.limits["in_turn_ratio"]:
+        return None
+    return LOOPED.of_rows(
+        context,
+        ops.rows,
+        arguments={**_named(context, (), ops.by_label), "turns": Number(loops.turns, "iteration")},
+        confidence=("medium", "in_turn"),
+        keeps_waiting=True,
+        title="in_turn",
+        action="in_turn",
+        # The model may be made of them.
+        severity="warning",
+        evidence=_type_evidence(ops),
+    )
+
+
 def _is_mostly_exchange(context: Context, labels: BoolArray, rows: BoolArray) -> bool:
     """Whether devices take longer to exchange what these ops compute than to compute it; `rows`: of both."""
     own = rows_of_labels(context, labels)
@@ -499,12 +529,13 @@ def _of_ops(
     also: BoolArray | bool = False,
     action: str | None = None,
     made_by: str | None = None,
+    severity: Severity | None = None,
 ) -> Finding | None:
     """The finding about some ops, with the type and the line of those that take longest, or of the type `made_by`.
 
     `saved_ratio`: how much of their time is the loss, for the reason that `note` gives. `shown`: labels that the trace shows to
     be such ops; where none of these took time, graphs of the capture do. `key`: of its title, and its action unless `action` is
-    another. `devices`: on which they are such ops, by default all. `also`: further rows.
+    another. `devices`: on which they are such ops, by default all. `also`: further rows. `severity`: unless the cost says it.
     """
     if not labels.any():
         return None
@@ -545,6 +576,7 @@ def _of_ops(
         action=key if action is None else action,
         notes=tuple(dict.fromkeys(notes)),
         evidence=_type_evidence(ops),
+        severity=severity,
     )
 
 

@@ -349,11 +349,16 @@ LOOPED: Final = Rule(
     code="loop-bound",
     states=(State.COMPUTE, State.HOST_OPS, State.LAUNCH),
     title="{who:spends/spend} {loss} in loops of small ops, {turns} in a step[: {ops}][ in {line}]",
+    titles={
+        "in_turn": "{who:spends/spend} {loss} in loops, {turns} in a step of which each needs the one before[, in {line}]"
+    },
     meaning="Iterations run one after another, and their ops are so small that dispatch takes much of the time; it is included.",
     notes={"xla": "The loss is half of their time, for the same numbers are computed at once."},
+    reasons={"in_turn": "how many iterations are needed is not recorded"},
+    limits={"in_turn_ratio": 0.3},
     starts_at=(
-        "{limit} of the GPU time in ops of a compiled step, with their dispatch, that run 16 times or more in it, 50 µs long in the mean; "
-        "not where they are 97.5% of the compute, nor those that need the iteration before; on GPUs of XLA only, where dispatch is a quarter"
+        "{limit} of the GPU time, or {in_turn_ratio} where each iteration needs the one before, in ops of a compiled step, with their dispatch, that run 16 times or more in it, 50 µs long in the mean; "
+        "not where they are 97.5% of the compute; of iterations that need none before, on GPUs of XLA only, where dispatch is a quarter"
     ),
     action="Call the ops once on the whole batch: most accept a batch dimension.",
     advice=(
@@ -367,6 +372,14 @@ LOOPED: Final = Rule(
         "turns": (
             "Compute outside of the loop what needs no other iteration: `rows @ weights` for all rows at once, not in each.",
             "Recurrent layers of few units take `unroll=True`: an LSTM of 32 units took 2.8 ms instead of 4.3 so (TensorFlow 2.21, two cores).",
+        ),
+        "in_turn": (
+            "Let the loop end sooner, with a larger tolerance or fewer iterations, or do more in each; a loop that has converged needs no gradient.",
+            "`tf.stop_gradient` keeps the gradient from going back through all iterations.",
+        ),
+        "jax-in_turn": (
+            "Let the loop end sooner, `odeint(..., rtol=1e-3, atol=1e-3)`, or do more in each iteration; a loop that has converged needs no gradient.",
+            "`jax.lax.stop_gradient` and `jax.custom_vjp` keep the gradient from going back through all iterations.",
         ),
         "jax-turns": (
             "Compute outside of the loop what needs no other iteration: `jax.lax.scan(cell, start, rows @ weights)`, not `row @ weights` in each.",

@@ -38,7 +38,7 @@ INTERVAL_NS: Final = 1_000_000
 GOLDEN_RATIO: Final = 0.6180339887498949
 """Its multiples, modulo 1, fill the unit interval evenly in any order of magnitude."""
 _REST_PER_COST: Final = 40
-"""Rounds take a fortieth of a core at most; as in `stacks.c`."""
+"""Rounds take a fortieth of a core at most; of `stacks.c`, which needs no lock, a twentieth."""
 _LOOK_SECONDS: Final = 0.05
 """How long it may take to see that the profile has stopped. A choice of ours."""
 _SHORTEST_COLLECTION_NS: Final = 100_000

@@ -78,7 +78,7 @@ static PyMethodDef functions[] = {
 #define THREAD_SLOTS 8192
 #define SEEN_SLOTS 8192
 #define MOST_WALKS 8
-#define REST_PER_COST 40
+#define REST_PER_COST 20
 #define COST_ROUNDS 8
 #define MOST_LEARNING_NS 20000000
 #define SLICE_NS 100000

@@ -40,7 +40,10 @@ class Phase(IntEnum):
 
 _NAME: Final = lazy_pattern(rb"[A-Za-z_]\w*")
 _BACKWARD_SCOPE: Final = lazy_pattern(rb"(?:^|/)(?:gradient_tape|gradients(?:_\d+)?)/")
-_BACKWARD_TYPE: Final = lazy_pattern(rb"Grad(?:WithArgmax)?(?:V\d+)?$|Backprop")
+_BACKWARD_TYPE: Final = lazy_pattern(
+    rb"Grad(?:WithArgmax)?(?:V\d+)?$|Backprop(?!Input)|DepthwiseConv2dNativeBackprop"
+)
+"""A transposed convolution is a `Conv2DBackpropInput` of the forward pass."""
 _REDUCTION_TYPE: Final = lazy_pattern(rb"Collective\w+|Nccl(?:AllReduce|Reduce)\w*")
 _OPTIMIZER_TYPE: Final = lazy_pattern(rb"(?:Resource)?(?:Sparse)?Apply[A-Z]\w*")
 _OPTIMIZERS: Final = "sgd|gradientdescent|momentum|rm_?sprop|adam|adam_?w|adamax|nadam|adagrad|adadelta|adafactor|ftrl|lamb|lion|muon|adamweightdecay"
