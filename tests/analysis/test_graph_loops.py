@@ -67,6 +67,24 @@ def test_vectorized_maps_that_fall_back_are_told_so(tmp_path: Path) -> None:
     assert "tf.vectorized_map runs a loop" in finding.action
 
 
+@pytest.mark.parametrize(
+    ("length_ms", "is_found"), [(0.32, True), (0.3, False)], ids=["enough", "little"]
+)
+def test_a_loop_whose_iterations_need_those_before(
+    length_ms: float, is_found: bool, tmp_path: Path
+) -> None:
+    """24 iterations of two ops take 15.4 of 50 ms, or 14.4; the model may be made of them."""
+    carried = {"graphs": {"carried_ops": ["map/while/Exp", "map/while/Add"]}}
+    changes: dict[str, Any] = {"turns": 24, "length_ms": length_ms, "gap_ms": 0.01}
+    finding = found(tmp_path, **changes, sidecar=carried)
+    assert (finding is not None) == is_found
+    if finding is not None:
+        assert (
+            "in loops, 24 iterations in a step of which each needs the one before" in finding.title
+        )
+        assert (finding.severity, finding.confidence) == ("warning", "medium")
+
+
 def test_what_the_loop_dispatches_is_told_once(tmp_path: Path) -> None:
     assert found(tmp_path, code="host-bound") is None
 

@@ -81,13 +81,21 @@ def lines_of(*graphs: dict[str, int | None]) -> GraphLines:
     ],
 )  # fmt: skip
 def test_the_line_of_an_op(op: str, line: str) -> None:
-    assert lines_of(LINE_OF).of(op) == line
+    assert lines_of(LINE_OF).of(op)[0] == line
 
 
 def test_hosts_that_differ_have_no_line() -> None:
     lines = lines_of({"a": 0, "b": 1}, {"a": 0, "b": 2, "c": 3})
-    assert [lines.of(f"{name}:Op") for name in "abc"] == [CALL, "", INNER]
+    assert [lines.of(f"{name}:Op")[0] for name in "abc"] == [CALL, "", INNER]
+
+
+def test_who_calls_the_function_of_a_line() -> None:
+    """Where hosts differ in that alone, the line is known."""
+    other = GraphValues(lines=(CALL, STEP), callers=(SECOND,), line_of={"a": 0, "b": 1, "c": 0})
+    same = GraphValues(lines=(CALL,), callers=(STEP,), line_of={"c": 0})
+    lines = GraphLines([other, same])
+    assert [lines.of(f"{name}:Op") for name in "abc"] == [(CALL, SECOND), (STEP, ""), (CALL, "")]
 
 
 def test_without_a_capture_there_is_none() -> None:
-    assert lines_of().of("net/dense/MatMul:MatMul") == ""
+    assert lines_of().of("net/dense/MatMul:MatMul") == ("", "")

@@ -92,6 +92,7 @@ QUEUE: Line = ("tensorflow/python/distribute/coordinator/cluster_coordinator.py"
 IDENTITY: Line = ("tensorflow/python/ops/gen_array_ops.py", "identity", 4226, False)
 JOIN: Line = ("train.py", "main", 34, True)
 SELECT: Line = ("selectors.py", "select", 468, False)
+SOCKET: Line = ("socket.py", "readinto", 706, False)
 ASYNCIO: Line = ("asyncio/base_events.py", "run_until_complete", 653, False)
 
 
@@ -135,6 +136,12 @@ def test_native_code_that_calls_python_waits_for_what_that_waits_for(tmp_path: P
         ),
         (
             (SELECT, ASYNCIO, CALLBACK),
+            "waits",
+            "train.py:87 in on_train_batch_end",
+            "runs coroutines, of which all wait most of the time, for the network, a file or a timer",
+        ),
+        (
+            (SELECT, SOCKET, CALLBACK),
             "waits",
             "train.py:87 in on_train_batch_end",
             "waits most of the time: for work, a lock, a process, a file, the network or a timer",

@@ -453,6 +453,27 @@ def test_a_convolution_of_single_places_is_a_product(
     assert needs(module, "copies") == ({"made": 0.25} if is_product else {})
 
 
+@pytest.mark.parametrize(
+    ("direction", "part"), [("EQ", {"made": 0.021}), ("LT", {})], ids=["identity", "triangle"]
+)
+def test_a_convolution_by_an_identity(direction: str, part: dict[str, float]) -> None:
+    """Patches of 4 x 4 pixels of 3 channels are cut out: of 48 numbers of a filter one is not 0."""
+    module = ModuleWriter()
+    pictures = module.add("pictures", "parameter", shape=(2, 8, 8, 3))
+    places = [
+        module.add(f"count{dim}", "iota", shape=(48, 48), element=S32, dimensions=(dim,))
+        for dim in (0, 1)
+    ]
+    module.add("is_own", "compare", *places, shape=(48, 48))
+    module.last().comparison_direction = direction.encode()
+    numbers = module.add("numbers", "convert", places[1] + 1, shape=(48, 48))
+    kernel = module.add("kernel", "reshape", numbers, shape=(4, 4, 3, 48))
+    root = module.add("made", "convolution", pictures, kernel, shape=(2, 2, 2, 48))
+    convolution(module.last(), (4, 4))
+    module.computation().root_id = root
+    assert needs(module, "zeros") == part
+
+
 def windows(count: int, *, of: str = "rows", is_gradient: bool = False) -> ModuleWriter:
     """Of 16 times 9 in a row are cut from each place of `count`; each is multiplied with weights, bent, and has a gradient.
 

@@ -118,6 +118,9 @@ def products_of_zeros(flow: Flow, fixed: Collection[Node]) -> tuple[set[Node], i
                 found |= {(call, made.name)} if part else set()
             else:
                 part = _part_not_zero(flow.constant(call, tensor, fixed))
+                # A gradient of a convolution may have no name of it, and reads the same filters.
+                takers = (each for each in tensor.consumers() if each.type in _CROSSING)
+                found |= {(call, each.name) for each in takers} if part else set()
             if part:
                 most = max(most, part)
                 products.add((call, op.name))

@@ -232,6 +232,20 @@ class Masks(Products):
                 masks.append(mask)
         return lower(masks)
 
+    def _is_known(self, mask: Mask) -> bool:
+        """Whether the program says where the zeros are, whatever it is given."""
+        return all(self._nodes[one].at.opcode in ("constant", "iota") for one in mask.made_by)
+
+    def _convolved(self) -> dict[Key, tuple[Need, float]]:
+        """The same of convolutions over windows, which are no product of matrices, by a kernel of zeros, such as an identity."""
+        found: dict[Key, tuple[Need, float]] = {}
+        for number, node in enumerate(self._nodes):
+            if node.at.opcode == "convolution" and number not in self._products:
+                mask = self._zeros[node.operands[1]]
+                if mask.part <= MOST_LEFT and self._is_known(mask):
+                    found[node.owner] = ("zeros", mask.part)
+        return found
+
     def parts(self) -> dict[Key, tuple[Need, float]]:
         """Which part of what events compute is left by masks, or zeros: of products, and of what is computed of these in between."""
         left = {
@@ -242,19 +256,16 @@ class Masks(Products):
         chosen = {number for number in left if not self._is_gradient(number)}
         used = {one for number in chosen for one in self._factors(number)}
         chosen |= {number for number in left if not used.isdisjoint(self._factors(number))}
+        found = self._convolved()
         if not chosen:
-            return {}
+            return found
         done: dict[Key, list[float]] = {}
         for number, of in self._products.items():
             flops = done.setdefault(self._nodes[number].owner, [0.0, 0.0])
             flops[0] += of.flops * (left[number].part if number in chosen else 1.0)
             flops[1] += of.flops
-        of_zeros = {
-            self._nodes[number].owner
-            for number in chosen
-            if all(self._nodes[one].at.opcode == "constant" for one in left[number].made_by)
-        }
-        found: dict[Key, tuple[Need, float]] = {
+        of_zeros = {self._nodes[number].owner for number in chosen if self._is_known(left[number])}
+        found |= {
             key: ("zeros" if key in of_zeros else "mask", part / whole)
             for key, (part, whole) in done.items()
             if part < whole

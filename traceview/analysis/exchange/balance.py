@@ -439,7 +439,7 @@ def _serial(context: Context, result: Balance) -> Finding | None:
 def _in_sections(context: Context, rows: BoolArray, sure: tuple[Confidence, str]) -> Finding | None:
     """Turns of devices that do not run serially otherwise, and the line of the section that was waited for longest."""
     name = context.once(longest_section)
-    line = context.trace.once(graph_lines).of(name)
+    line, _ = context.trace.once(graph_lines).of(name)
     return SERIAL.of_rows(
         context,
         rows,

@@ -229,7 +229,7 @@ def _ops_asked(waits: Waits) -> list[bytes]:
 
 def _line_of_op(waits: Waits, name: bytes) -> dict[str, Argument]:
     """The line that made an op of a graph; of one that is Python, else the line that ran in it."""
-    line = waits.context.trace.once(graph_lines).of(name.decode("utf-8", "replace"))
+    line, _ = waits.context.trace.once(graph_lines).of(name.decode("utf-8", "replace"))
     if line:
         return {"line": Line(line)}
     is_python = side_work_of(name) is SideWork.PYTHON

@@ -6,9 +6,11 @@ take is their compute, and the dispatch before each of them. Defined in docs/met
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.analysis.facts.devices import devices_in_use
@@ -19,16 +21,19 @@ from traceview.analysis.measures.op_work import (
     DISPATCH,
     LEFT_OUT_RATIO,
     counted_events,
+    label_flops,
+    label_ps,
     rows_of_labels,
     time_by_label,
 )
 from traceview.analysis.rules.rule import LIMIT
-from traceview.base.intervals import BoolArray
+from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
+from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
-from traceview.trace.device.op_names import op_labels
+from traceview.trace.device.op_names import label_lines, op_labels, op_names
 
 _FEWEST_TURNS: Final = 16
 """Of a loop, in each step. A choice of ours."""
@@ -114,6 +119,35 @@ def graph_loops(context: Context) -> GraphLoops:
     if ledger.loss(rows).share * saved_ratio < (LEFT_OUT_RATIO if has_others else LIMIT):
         return nothing
     return GraphLoops(labels, rows, turns, saved_ratio, has_others)
+
+
+_FEWEST_MADE: Final = 64
+"""Ops of one type that a line makes in a graph, where a model has few layers that are alike. A choice of ours."""
+
+
+def unrolled_loops(context: Context) -> GraphLoops:
+    """What loops in Python have made: ops of lines that make many small ones of a type in a graph, but for products."""
+    trace, row = context.trace, context.trace.once(op_labels).row
+    ops, op_of_label = trace.once(op_names)
+    lines, line = _numbered(trace.once(label_lines))
+    types, type_ = _numbered([ops[each][1] or "" for each in op_of_label.tolist()])
+    ps = label_ps(context, rows_of_labels(context, np.ones(row.size, dtype=np.bool_)))
+    is_free = (ps > 0) & (trace.device_columns.instruction[row] == NONE) & (lines != "")[line]
+    is_free &= trace.once(label_flops) == 0
+    own, own_ps = np.bincount(line, is_free, lines.size), totals(line, ps * is_free, lines.size)
+    of_type = np.bincount(line * types.size + type_, is_free, lines.size * types.size)
+    most = of_type.reshape(lines.size, -1).max(axis=1, initial=0)
+    runs = max(sum(context.ledger.steps_of_device.values()), 1)
+    is_loop = (most >= _FEWEST_MADE) & (own_ps <= _SMALL_PS * runs * own)
+    found: BoolArray = is_free & is_loop[line]
+    rows = rows_of_labels(context, found, states=(State.COMPUTE, *DISPATCH))
+    return GraphLoops(found, rows, int(most[is_loop].max(initial=0)))
+
+
+def _numbered(texts: Sequence[str]) -> tuple[npt.NDArray[np.object_], Int64Array]:
+    """Different texts, and the place of each among them."""
+    different, place = np.unique(np.array(texts, dtype=np.object_), return_inverse=True)
+    return different, place
 
 
 def loops_in_turn(context: Context) -> GraphLoops:

@@ -39,7 +39,7 @@ from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
 from traceview.trace.device.kernel_names import NumberFormat
-from traceview.trace.device.op_names import label_lines, of_instructions, op_labels
+from traceview.trace.device.op_names import label_callers, label_lines, of_instructions, op_labels
 from traceview.trace.model import Recording, Trace
 from traceview.xplane.planes import ActivityClass
 
@@ -186,23 +186,59 @@ def are_tiny(context: Context, rows: BoolArray) -> bool:
 def line_of(context: Context, by_label: Int64Array) -> dict[str, Argument]:
     """The line of Python that made most of what takes some time, int64 by label: more than half of it, or most of the function that did.
 
-    It is the argument `line` of a sentence; without one the layer of most of it, if there is any.
+    It is the argument `line` of a sentence; nothing without one.
     """
-    lines, ps_of, of_function = context.trace.once(label_lines), Counter[str](), Counter[str]()
+    lines, callers = context.trace.once(label_lines), context.trace.once(label_callers)
+    ps_of, of_function, called_in = Counter[str](), Counter[str](), dict[str, Counter[str]]()
     for label in np.flatnonzero(by_label).tolist():
-        place, _, function = lines[label].partition(" in ")
-        ps_of[lines[label]] += int(by_label[label])
-        of_function[f"{place.rpartition(':')[0]} in {function}"] += int(by_label[label])
+        function, ps = _function_of(lines[label]), int(by_label[label])
+        ps_of[lines[label]] += ps
+        of_function[function] += ps
+        called_in.setdefault(function, Counter())[callers[label]] += ps
     for line, ps in ps_of.most_common():
-        place, _, function = line.partition(" in ")
-        inside_ps = of_function[f"{place.rpartition(':')[0]} in {function}"] if function else ps
-        if line and 2 * inside_ps > ps_of.total():
-            return {"line": Line(line)}
-    return _layer_of(context, by_label)
+        function = _function_of(line)
+        if line and 2 * (of_function[function] if function else ps) > ps_of.total():
+            (caller, from_ps), whole_ps = (
+                called_in[function].most_common(1)[0],
+                of_function[function],
+            )
+            # Who asks for most of it, where several do.
+            is_asked = (
+                caller and 2 * from_ps > whole_ps and context.trace.once(_callers)[function] > 1
+            )
+            return {"line": Line(caller, line) if is_asked else Line(line)}
+    return {}
 
 
-def _layer_of(context: Context, by_label: Int64Array) -> dict[str, Argument]:
-    """The layer of most of it, which stands for a line where no name shows that, as inside of the layers of Keras."""
+def asked_for_most(context: Context, labels: BoolArray, ps: Int64Array) -> BoolArray:
+    """Of labels of one function those that one line of the script asks for, if most; else all. `ps`: how long each takes."""
+    callers = np.array(context.trace.once(label_callers), dtype=np.object_)
+    ps_of = Counter[str]()
+    for label in np.flatnonzero(labels).tolist():
+        ps_of[callers[label]] += int(ps[label])
+    caller, from_ps = max(ps_of.items(), key=itemgetter(1), default=("", 0))
+    if not caller or 2 * from_ps <= ps_of.total():
+        return labels
+    asked: BoolArray = labels & (callers == caller)
+    return asked
+
+
+def _callers(trace: Recording) -> Mapping[str, int]:
+    """By function of the script how many lines call it."""
+    called = {
+        *zip(map(_function_of, trace.once(label_lines)), trace.once(label_callers), strict=True)
+    }
+    return Counter(function for function, caller in called if function and caller)
+
+
+def _function_of(line: str) -> str:
+    """`model.py in call`; "" of a line without a function."""
+    place, _, function = line.partition(" in ")
+    return f"{place.rpartition(':')[0]} in {function}" if function else ""
+
+
+def layer_of(context: Context, by_label: Int64Array) -> dict[str, Argument]:
+    """The layer of most of what takes some time, int64 by label, which may stand for a line where none is known, as in layers of Keras."""
     made, functions = context.trace.once(label_places), context.trace.once(jitted_functions)
     whole, ps_of = totals(made.place, by_label, len(made.places)), Counter[str]()
     for place, ps in zip(made.places, whole.tolist(), strict=True):

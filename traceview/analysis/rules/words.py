@@ -242,9 +242,13 @@ def line_words(line: str) -> str:
     return f"{function}, {place}" if function and not function.startswith("<") else place
 
 
-def _called(line: str) -> str:
-    """`sort of numpy`, of `numpy/_core/fromnumeric.py:1 in sort`, of `numpy:0 in $numpy sort` and of `… in _sort`, which nobody wrote."""
+def _called(line: str, caller: str) -> str:
+    """`sort of numpy`, of `numpy/_core/fromnumeric.py:1 in sort`, of `numpy:0 in $numpy sort` and of `… in _sort`, which nobody wrote;
+    `develop, :15` of a function in the file of what calls it.
+    """
     place, _, function = line.partition(" in ")
+    if (at := place.partition(":"))[0] == caller.partition(":")[0]:
+        return f"{function}, :{at[2]}"
     package = place.partition(":")[0].partition("/")[0].removesuffix(".py")
     name = function.rpartition(" ")[2]
     return f"{name if name.startswith('__') else name.removeprefix('_')} of {package}"
@@ -275,7 +279,7 @@ def tokens_of(argument: Argument) -> Iterator[Token]:
             # `train, train.py:61, 65`
             yield Token(", ".join((line_words(line), *map(str, others))), "name")
             if called:
-                yield from (Token(" ("), Token(_called(called), "name"), Token(")"))
+                yield from (Token(" ("), Token(_called(called, line), "name"), Token(")"))
         case _:
             yield Token(_number(argument), "number")
 

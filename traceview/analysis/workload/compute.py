@@ -29,12 +29,14 @@ from traceview.analysis.facts.layers import (
 )
 from traceview.analysis.facts.python import PythonShare, shared
 from traceview.analysis.measures.context import Analysis, Context
-from traceview.analysis.measures.graph_loops import graph_loops, loops_in_turn
+from traceview.analysis.measures.graph_loops import graph_loops, loops_in_turn, unrolled_loops
 from traceview.analysis.measures.op_work import (
+    DISPATCH,
     are_tiny,
     dispatch_of_labels,
     label_flops,
     label_ps,
+    layer_of,
     line_of,
     needless,
     peak_flops,
@@ -390,9 +392,11 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     looped = _looped(context)
     yield looped
     taken = taken | (context.once(graph_loops).labels & (looped is not None))
-    in_turn = _in_turn(context, taken)
-    yield in_turn
-    taken = taken | (context.once(loops_in_turn).labels & (in_turn is not None))
+    for key, find in (("unrolled", unrolled_loops), ("in_turn", loops_in_turn)):
+        of_loops = context.once(find).labels & is_model & ~taken
+        found = _in_loops(context, key, of_loops, context.once(find).turns)
+        yield found
+        taken = taken | (of_loops & (found is not None))
     is_free = is_model & context.once(multiplies_nothing)
     is_free &= ~(taken | repeated | (casts & (found is not None)))
     again = of_second_gradients(context) & ~taken
@@ -422,6 +426,8 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
             action = known.key
         if known.key == "sorting" and asks_for_largest(context, labels):
             action = "largest"
+        if known.key == "zeros" and _CONVOLVES in _some_ops(context, labels).types[:1]:
+            action = "moved"
         if known.rule is FACTORING and (labels & (phases == Phase.BACKWARD)).any():
             # A gradient goes through it: of other batches it is another.
             action = "batch"
@@ -487,22 +493,27 @@ def _looped(context: Context) -> Finding | None:
     )
 
 
-def _in_turn(context: Context, taken: BoolArray) -> Finding | None:
-    """Loops whose iterations need those before, but for the ops of other findings."""
-    loops = context.once(loops_in_turn)
-    ops = _some_ops(context, loops.labels & ~taken)
-    if context.ledger.loss(ops.rows).share < LOOPED.limits["in_turn_ratio"]:
+def _in_loops(context: Context, key: str, labels: BoolArray, turns: int) -> Finding | None:
+    """Ops of loops of a kind, the `key` of its title, with their dispatch where that could be less."""
+    ops, is_unrolled = _some_ops(context, labels), key == "unrolled"
+    rows = ops.rows
+    if is_unrolled:
+        rows = rows_of_labels(context, labels, states=(State.COMPUTE, *DISPATCH))
+    if context.ledger.loss(rows).share < LOOPED.limits[f"{key}_ratio"]:
         return None
     return LOOPED.of_rows(
         context,
-        ops.rows,
-        arguments={**_named(context, (), ops.by_label), "turns": Number(loops.turns, "iteration")},
-        confidence=("medium", "in_turn"),
+        rows,
+        arguments={
+            **_named(context, ops.types[:1] if is_unrolled else (), ops.by_label),
+            "turns": Number(turns, "" if is_unrolled else "iteration"),
+        },
+        confidence=("high", "") if is_unrolled else ("medium", "in_turn"),
         keeps_waiting=True,
-        title="in_turn",
-        action="in_turn",
-        # The model may be made of them.
-        severity="warning",
+        title=key,
+        action=key,
+        # The model may be made of the others.
+        severity=None if is_unrolled else "warning",
         evidence=_type_evidence(ops),
     )
 
@@ -512,6 +523,8 @@ def _is_mostly_exchange(context: Context, labels: BoolArray, rows: BoolArray) ->
     own = rows_of_labels(context, labels)
     return context.ledger.loss(rows).ps > 2 * context.ledger.loss(own).ps
 
+
+_CONVOLVES: Final = "conv_general_dilated"
 
 _LEFT_OUT: Final = (UNTRAINED, CONSTANT, BATCH_WORK)
 """Rules about ops that a step need not have: without them their dispatch is gone, too."""
@@ -549,7 +562,7 @@ def _of_ops(
         # The line is that of the ops that are named.
         every, of_label = context.once(types_of_labels)
         by_label = np.where(of_label == every.index(types[0]), by_label, 0)
-    arguments = _named(context, types, by_label)
+    arguments = layer_of(context, by_label) | _named(context, types, by_label)
     rows = ops.rows | also
     if key == "donating":
         arguments |= program_of(context, rows)

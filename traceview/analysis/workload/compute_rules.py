@@ -350,14 +350,15 @@ LOOPED: Final = Rule(
     states=(State.COMPUTE, State.HOST_OPS, State.LAUNCH),
     title="{who:spends/spend} {loss} in loops of small ops, {turns} in a step[: {ops}][ in {line}]",
     titles={
-        "in_turn": "{who:spends/spend} {loss} in loops, {turns} in a step of which each needs the one before[, in {line}]"
+        "unrolled": "{who:spends/spend} {loss} on small ops that a loop in Python made, {turns} of a type[: {ops}][ in {line}]",
+        "in_turn": "{who:spends/spend} {loss} in loops, {turns} in a step of which each needs the one before[, in {line}]",
     },
     meaning="Iterations run one after another, and their ops are so small that dispatch takes much of the time; it is included.",
     notes={"xla": "The loss is half of their time, for the same numbers are computed at once."},
     reasons={"in_turn": "how many iterations are needed is not recorded"},
-    limits={"in_turn_ratio": 0.3},
+    limits={"in_turn_ratio": 0.3, "unrolled_ratio": 0.1, "made_count": 64},
     starts_at=(
-        "{limit} of the GPU time, or {in_turn_ratio} where each iteration needs the one before, in ops of a compiled step, with their dispatch, that run 16 times or more in it, 50 µs long in the mean; "
+        "{limit} of the GPU time, or {in_turn_ratio} where each iteration needs the one before, or {unrolled_ratio} where a line made {made_count} ops of a type or more, in ops of a compiled step, with their dispatch, that run 16 times or more in it, 50 µs long in the mean; "
         "not where they are 97.5% of the compute; of iterations that need none before, on GPUs of XLA only, where dispatch is a quarter"
     ),
     action="Call the ops once on the whole batch: most accept a batch dimension.",
@@ -372,6 +373,10 @@ LOOPED: Final = Rule(
         "turns": (
             "Compute outside of the loop what needs no other iteration: `rows @ weights` for all rows at once, not in each.",
             "Recurrent layers of few units take `unroll=True`: an LSTM of 32 units took 2.8 ms instead of 4.3 so (TensorFlow 2.21, two cores).",
+        ),
+        "unrolled": (
+            "Compute with whole tensors instead of a loop in Python: a product of matrices, `tf.gather` of all pairs at once, `tf.vectorized_map`.",
+            "The graph holds the ops of all its iterations, each with a dispatch. 496 products of pairs of fields took 8 ms, half of squared sum less sum of squares none.",
         ),
         "in_turn": (
             "Let the loop end sooner, with a larger tolerance or fewer iterations, or do more in each; a loop that has converged needs no gradient.",

@@ -28,12 +28,16 @@ _PARTS: Final = {
 _WITHOUT_WORK: Final = frozenset(("Const", "NoOp", "Placeholder"))
 _NAMED: Final = re.compile(r"(?:^|/)(?:gradient_tape|update_\d+(?:_\d+)*)/")
 _SEVERAL: Final = ""
+_CALLED_IN: Final = "\n"
+"""Between a line and the one of the script that called its function."""
+_SHOWN: Final = 2
+"""Frames of the script: the line that made an op, and the one that called its function."""
 _OF_ALL: Final = "\0"
 """Instead of a line, where an op was made for all replicas at once: it has that of its scope."""
 
 
 def describe_lines(graphs: Iterable[Any]) -> dict[str, Any]:
-    """The fields of the sidecar: `lines`, each once, and `line_of`, the place of the line among them by name of op.
+    """The fields of the sidecar: `lines` with their `callers`, each once, and `line_of`, the place of the line among them by name of op.
 
     A name that ends with a slash is that of a scope whose ops all have the line. The place is None where several ops have the name;
     with a slash and the calls that lead to it in front it is the name of one. Raises `NoAnswerError` where calls lead to too many ops.
@@ -42,10 +46,17 @@ def describe_lines(graphs: Iterable[Any]) -> dict[str, Any]:
     for call in calls_of(graphs, _is_own):
         found.add(call)
     lines = found.by_name_or_scope()
-    different = filter(None, dict.fromkeys(lines.values()))
+    different = list(filter(None, dict.fromkeys(lines.values())))
     place: dict[str | None, int] = {line: number for number, line in enumerate(different)}
     line_of = {name: place.get(line) for name, line in lines.items()}
-    return {"lines": list(place), "line_of": line_of}
+    made, callers = zip(*(_parts(line) for line in different), strict=True) if place else ((), ())
+    return {"lines": list(made), "callers": list(callers), "line_of": line_of}
+
+
+def _parts(line: str) -> tuple[str, str]:
+    """A line, and the one that called its function, "" without one."""
+    made, _, caller = line.partition(_CALLED_IN)
+    return made, caller
 
 
 def _is_own(op: Any) -> bool:
@@ -113,7 +124,7 @@ class OpLines:
         for call in calls_of([graph], _is_own):
             for op in call.ops:
                 if line := self._line(op):
-                    of_type.setdefault(op.type, Counter())[line] += 1
+                    of_type.setdefault(op.type, Counter())[_parts(line)[0]] += 1
         return {type_: count.most_common(1)[0][0] for type_, count in of_type.items()}
 
     def _line(self, op: Any) -> str | None:
@@ -130,28 +141,33 @@ class OpLines:
         return latest[1]
 
     def _line_of_stack(self, stack: Any) -> str | None:
-        found: Any = None
+        found: list[Any] = []
         passed: set[int] = set()
+        is_outside = False
         # One by one: most of a long stack is not needed.
         for frame in (stack[-place] for place in range(1, len(stack) + 1)):
             part = self._part(frame.filename)
-            if found is not None:
-                if part in (_TRACING, _REPLICAS):
-                    break
-            elif part == _TAPE:
+            if found and (part in (_TRACING, _REPLICAS) or (part == _TAPE and not is_outside)):
+                break
+            if part == _TAPE:
                 return None
-            elif part == _USER and _REPLICAS in passed:
+            if part == _USER and not found and _REPLICAS in passed:
                 return _OF_ALL
-            elif part == _USER:
-                found = frame
-                if _TRACING not in passed:
+            if part == _USER and not is_outside:
+                found.append(frame)
+                # Then it has to be inside of another function that is traced.
+                is_outside = _TRACING in passed
+                if len(found) == _SHOWN:
                     break
             passed.add(part)
         else:
-            return None
+            if is_outside or not found:
+                return None
+        return _CALLED_IN.join(map(self._shown, found))
+
+    def _shown(self, frame: Any) -> str:
         # AutoGraph leaves out what has no name.
-        name = found.name or "<lambda>"
-        return f"{self._code.shown(found.filename)}:{found.lineno} in {name}"
+        return f"{self._code.shown(frame.filename)}:{frame.lineno} in {frame.name or '<lambda>'}"
 
     def _part_of(self, file: str) -> int:
         path = file.replace("\\", "/")

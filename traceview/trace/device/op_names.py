@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from enum import Enum, IntEnum
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -288,7 +288,12 @@ def label_lines(recording: Recording) -> tuple[str, ...]:
     """The line of each label (`op_labels`), "" where it is not known."""
     lines, texts = recording.once(graph_lines), recording.once(label_texts)
     compiled = of_instructions(recording, lambda each: each.line, "").tolist()
-    return tuple(line or lines.of(text) for line, text in zip(compiled, texts, strict=True))
+    return tuple(line or lines.of(text)[0] for line, text in zip(compiled, texts, strict=True))
+
+
+def label_callers(recording: Recording) -> tuple[str, ...]:
+    """The line that called the function of the line of each label (`op_labels`), "" where it is not known."""
+    return tuple(recording.once(graph_lines).of(text)[1] for text in recording.once(label_texts))
 
 
 def graph_lines(recording: Recording) -> GraphLines:
@@ -297,26 +302,30 @@ def graph_lines(recording: Recording) -> GraphLines:
     return GraphLines([sidecar.graphs for sidecar in sidecars if sidecar is not None])
 
 
+_NO_LINE: Final = ("", "")
+
+
 class GraphLines:
     """The lines of the ops of graphs; where those of several hosts differ, the line is not known."""
 
     def __init__(self, graphs: Iterable[GraphValues]) -> None:
-        self._line_of: dict[str, str] = {}
+        self._line_of: dict[str, tuple[str, str]] = {}
         for graph in graphs:
+            made = [*zip_longest(graph.lines, graph.callers[: len(graph.lines)], fillvalue="")]
             for name, place in graph.line_of.items():
-                lines = graph.lines[place : place + 1] if place is not None else ()
-                line = lines[0] if lines else ""
-                if self._line_of.setdefault(name, line) != line:
-                    self._line_of[name] = ""
+                line = made[place] if place is not None and place < len(made) else _NO_LINE
+                known = self._line_of.setdefault(name, line)
+                if known != line:
+                    self._line_of[name] = _NO_LINE if known[0] != line[0] else (line[0], "")
 
     @kept
-    def of(self, op: str) -> str:
-        """The line of an op as events name it, `scope/name:Type`; "" where it is not known."""
+    def of(self, op: str) -> tuple[str, str]:
+        """The line of an op as events name it, `scope/name:Type`, and the one that called its function; "" for what is not known."""
         recorded, _, type_ = op.rpartition(":")
         if not self._line_of or type_ in _WITHOUT_LINE or len(recorded) > LONGEST_NAME:
-            return ""
+            return _NO_LINE
         if recorded.count("/") >= _MOST_PARTS:
-            return ""
+            return _NO_LINE
         name = _as_made(recorded)
         if recorded.endswith(_LAYOUT):
             scope, slash, last = recorded.rpartition("/")
@@ -326,7 +335,7 @@ class GraphLines:
         # In the gradient of a loop what has no op of its own, such as a sum, is of the loop.
         of_marks = (_names_of_forward_op(parts, mark) for mark in reversed(marks))
         names = chain.from_iterable(of_marks) if marks else _names_of_op(name)
-        return next((self._line_of[name] for name in names if name in self._line_of), "")
+        return next((self._line_of[name] for name in names if name in self._line_of), _NO_LINE)
 
 
 def _names_of_op(name: str) -> Iterator[str]:

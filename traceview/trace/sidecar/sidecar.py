@@ -406,7 +406,7 @@ class GraphValues(Struct, frozen=True):
     of products is needless, at least, by the kind: "dropped" by slices, "copied" rows that were repeated, "zero" in one factor, "separable"
     filters, which are a column times a row. `same_batch`: the replicas that read the same batch, each all of it.
     `makes_batches`: other functions that give tensors of a kind that a step takes and does not give itself.
-    `lines`: of the script, each once. `line_of`: which of them made each op, or, where a name ends with a slash, all ops of a
+    `lines`: of the script. `callers`: by line the one that called its function, "" where that is not known. `line_of`: which of them made each op, or, where a name ends with a slash, all ops of a
     scope; None where ops of several functions have the name. `flops`: the floating-point operations of each product of
     matrices and each convolution, by the name of the op and of what may be fused with it. `layers`: the names of layers of
     Keras 3, to each of which graphs add a number.
@@ -437,6 +437,7 @@ class GraphValues(Struct, frozen=True):
     same_batch: RecordedCount | None = None
     makes_batches: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
+    callers: tuple[str, ...] = ()
     line_of: Mapping[str, RecordedCount | None] = {}
     flops: Mapping[str, RecordedCount] = {}
     layers: tuple[str, ...] = ()
