@@ -128,8 +128,20 @@ def of(found: dict[str, set[str | None]], *ends: str) -> set[str | None]:
 
 def test_a_loop_of_replicas_with_its_gradients_and_updates(runs: dict[str, Captured]) -> None:
     run = runs["loop"]
-    lines = run.sidecar["graphs"]["lines"]
-    assert len(set(lines)) == len(lines) <= 12
+    graphs = run.sidecar["graphs"]
+    made = [*zip(graphs["lines"], graphs["callers"], strict=True)]
+    assert len(set(made)) == len(made) <= 12
+    callers = {
+        mark: {
+            caller
+            for line, caller in made
+            if line.startswith(f"model.py:{line_of(MODEL, f'# {mark}')} in ")
+        }
+        for mark in ("square", "product")
+    }
+    asked = f"train.py:{line_of(START + LOOP, '# made')} in replica_step"
+    assert asked in callers["square"], made
+    assert callers["product"] == {""}, "what is traced by itself may be called anywhere"
     found = lines_by_op(run)
 
     def place(mark: str) -> set[str | None]:
