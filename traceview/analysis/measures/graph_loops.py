@@ -121,7 +121,7 @@ def graph_loops(context: Context) -> GraphLoops:
     return GraphLoops(labels, rows, turns, saved_ratio, has_others)
 
 
-_FEWEST_MADE: Final = 64
+FEWEST_MADE: Final = 64
 """Ops of one type that a line makes in a graph, where a model has few layers that are alike. A choice of ours."""
 
 
@@ -138,7 +138,7 @@ def unrolled_loops(context: Context) -> GraphLoops:
     of_type = np.bincount(line * types.size + type_, is_free, lines.size * types.size)
     most = of_type.reshape(lines.size, -1).max(axis=1, initial=0)
     runs = max(sum(context.ledger.steps_of_device.values()), 1)
-    is_loop = (most >= _FEWEST_MADE) & (own_ps <= _SMALL_PS * runs * own)
+    is_loop = (most >= FEWEST_MADE) & (own_ps <= _SMALL_PS * runs * own)
     found: BoolArray = is_free & is_loop[line]
     rows = rows_of_labels(context, found, states=(State.COMPUTE, *DISPATCH))
     return GraphLoops(found, rows, int(most[is_loop].max(initial=0)))

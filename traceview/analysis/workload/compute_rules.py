@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from traceview.analysis.facts.functions import CODE_RATIO
 from traceview.analysis.facts.python import CONVERTED
+from traceview.analysis.measures.graph_loops import FEWEST_MADE
 from traceview.analysis.measures.op_work import LEFT_OUT_RATIO
 from traceview.analysis.rules.rule import Rule
 from traceview.document import numbers
@@ -356,10 +357,10 @@ LOOPED: Final = Rule(
     meaning="Iterations run one after another, and their ops are so small that dispatch takes much of the time; it is included.",
     notes={"xla": "The loss is half of their time, for the same numbers are computed at once."},
     reasons={"in_turn": "how many iterations are needed is not recorded"},
-    limits={"in_turn_ratio": 0.3, "unrolled_ratio": 0.1, "made_count": 64},
+    limits={"in_turn_ratio": 0.3, "unrolled_ratio": 0.1, "made_count": FEWEST_MADE},
     starts_at=(
-        "{limit} of the GPU time, or {in_turn_ratio} where each iteration needs the one before, or {unrolled_ratio} where a line made {made_count} ops of a type or more, in ops of a compiled step, with their dispatch, that run 16 times or more in it, 50 µs long in the mean; "
-        "not where they are 97.5% of the compute; of iterations that need none before, on GPUs of XLA only, where dispatch is a quarter"
+        "{limit} of the GPU time in ops, 50 µs long in the mean, that run 16 times or more in a compiled step, with their dispatch, less than 97.5% of "
+        "its compute, on GPUs a quarter of it dispatch; {unrolled_ratio} where a line made {made_count} of a type; {in_turn_ratio} where iterations need those before"
     ),
     action="Call the ops once on the whole batch: most accept a batch dimension.",
     advice=(

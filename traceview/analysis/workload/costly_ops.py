@@ -143,7 +143,7 @@ COSTLY_OPS: Final = rule_about_compute(
         "{limit} of the GPU time: ops that sort, draw, pool windows, transform images, transpose, copy a tensor to change a part, or combine all pairs, and read more than constants; transforms and products of "
         f"which less is needed. {numbers.chosen('limit_ratio', _SLICES_RATIO)}: gradients of slices. {numbers.chosen('limit_ratio', _AGAIN_RATIO)}: "
         "gradients that are differentiated again, unless they are more than {most_again_ratio} of the compute; copies that XLA adds. "
-        f"{numbers.chosen('limit_ratio', _MOVING_RATIO)}: ops that only move data; a function, or layer, without products. {numbers.chosen('limit_ratio', _PRODUCTS_RATIO)}: "
+        f"{numbers.chosen('limit_ratio', _MOVING_RATIO)}: ops that only move data. {numbers.chosen('limit_ratio', _FUNCTION_RATIO)}: a function, or layer, without products. {numbers.chosen('limit_ratio', _PRODUCTS_RATIO)}: "
         "lost to products at less than a twentieth of the usual rate. "
         f"{numbers.chosen('limit_ratio', _TYPE_RATIO)}: one type of op, no product. Waits of other devices count, too"
     ),
