@@ -541,6 +541,8 @@ BACKWARD = "gradient_tape/model/dense/MatMul:MatMul"
         (b"gradients/model/dense/MatMul_grad/MatMul:MatMul", Phase.BACKWARD),
         (b"model/relu:ReluGrad", Phase.BACKWARD),
         (b"x/conv:Conv2DBackpropFilter", Phase.BACKWARD),
+        (b"x/conv_transpose:Conv2DBackpropInput", Phase.FORWARD),
+        (b"gradient_tape/x/conv/Conv2DBackpropInput:Conv2DBackpropInput", Phase.BACKWARD),
         (b"x/norm:FusedBatchNormGradV3", Phase.BACKWARD),
         (b"x/jit(step)/transpose(jvp(dense))/dot_general", Phase.BACKWARD),
         (b"Adam/Adam/update_1/ResourceApplyAdam:ResourceApplyAdam", Phase.OPTIMIZER),

@@ -483,6 +483,10 @@ ONCE = "Do it once before the loop, or only every 100th step"
         ((("pandas/core/frame.py", "__setitem__", 980, False), WORK), ONCE),
         ((("numpy/lib/_function_base_impl.py", "delete", 5258, False), WORK), "Copy no whole"),
         ((("pandas/core/reshape/concat.py", "concat", 157, False), WORK), "Copy no whole array"),
+        (
+            (("copy.py", "_deepcopy_dict", 231, False), ("copy.py", "deepcopy", 146, False), WORK),
+            "Copy only what changes",
+        ),
         ((*HASHES, ("flax/nnx/extract.py", "to_tree", 353, False), WORK), "Hand modules over once"),
         ((("flax/nnx/graphlib.py", "cache_args_wrapper", 9, False), WORK), ONCE),
     ],
