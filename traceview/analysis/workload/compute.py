@@ -9,13 +9,12 @@ Ops of JAX say their program, named after its function. TensorFlow calls the gra
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from math import prod
 from typing import Final
 
 import numpy as np
-from msgspec import Struct
 
 from traceview.analysis.facts.functions import functions_called
 from traceview.analysis.facts.graph_ops import assigns_eagerly, named_in_graphs, op_of_label
@@ -32,21 +31,16 @@ from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.graph_loops import graph_loops, loops_in_turn, unrolled_loops
 from traceview.analysis.measures.op_work import (
     DISPATCH,
-    are_tiny,
-    dispatch_of_labels,
     label_flops,
     label_ps,
-    layer_of,
-    line_of,
     needless,
     peak_flops,
-    program_of,
     rows_of_labels,
     time_by_label,
 )
-from traceview.analysis.rules.finding import Evidence, Finding, Severity, Skipped
-from traceview.analysis.rules.rule import TINY_OPS, Rule, is_of_jax
-from traceview.analysis.rules.words import Argument, Names, Number, Ops, Quantity
+from traceview.analysis.rules.finding import Evidence, Finding, Skipped
+from traceview.analysis.rules.rule import is_of_jax
+from traceview.analysis.rules.words import Names, Number, Ops
 from traceview.analysis.workload.compute_rules import (
     BATCH_WORK,
     CASTS,
@@ -73,18 +67,25 @@ from traceview.analysis.workload.costly_ops import (
     GROUPS,
     LOW_RATE,
     SLICES,
+    OpsByName,
     all_ps,
     asks_for_largest,
     labels_by_name,
     multiplies_nothing,
     of_slices,
     own_part,
-    saved_at_usual_rate,
-    slow_products,
-    types_of_labels,
 )
+from traceview.analysis.workload.low_rate import saved_at_usual_rate, slow_products
 from traceview.analysis.workload.parts import PartOfCompute, parts_of_compute
 from traceview.analysis.workload.second_gradients import of_second_gradients
+from traceview.analysis.workload.some_ops import (
+    TOP_TYPES,
+    SomeOps,
+    finding_of_ops,
+    named_ops,
+    some_ops,
+    type_evidence,
+)
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import Record
@@ -103,9 +104,6 @@ from traceview.trace.device.op_names import (
 )
 from traceview.xplane.columns import C128, F64
 from traceview.xplane.planes import ActivityClass
-
-TOP_TYPES: Final = 3
-"""Types of ops that are named, those that take longest."""
 
 MOST_PARTS: Final = 3
 
@@ -134,40 +132,9 @@ def compute(context: Context) -> Compute | Skipped:
     return Compute(tuple(islice(parts_of_compute(context), MOST_PARTS)))
 
 
-class _SomeOps(Struct, frozen=True, eq=False):
-    """Ops that a finding may be about.
-
-    `rows`: of the ledger in which they compute, bool; `by_label`: for how long, int64 picoseconds; `by_type`: the same by type, ""
-    where none was recorded; `types`: the types that take longest.
-    """
-
-    rows: BoolArray
-    by_label: Int64Array
-    by_type: Mapping[str, int]
-    types: list[str]
-
-    @property
-    def whole_ps(self) -> int:
-        """How long all devices together compute them."""
-        return int(self.by_label.sum())
-
-
-def _some_ops(
-    context: Context, labels: BoolArray, devices: Collection[int] | None = None
-) -> _SomeOps:
-    """What some devices, by default all, compute of what these labels name."""
-    rows = rows_of_labels(context, labels, devices)
-    by_label = label_ps(context, rows)
-    types, of_label = context.once(types_of_labels)
-    total = SWEEPS.totals(of_label, by_label, len(types)).tolist()
-    by_type = {type_: ps for type_, ps in zip(types, total, strict=True) if ps}
-    named = sorted(filter(None, by_type), key=lambda type_: (-by_type[type_], type_))
-    return _SomeOps(rows, by_label, by_type, named[:TOP_TYPES])
-
-
-def _all_ops(context: Context) -> _SomeOps:
+def _all_ops(context: Context) -> SomeOps:
     """All that was computed."""
-    return _some_ops(context, np.ones(context.trace.once(op_of_label).size, dtype=np.bool_))
+    return some_ops(context, np.ones(context.trace.once(op_of_label).size, dtype=np.bool_))
 
 
 # What ops are
@@ -267,11 +234,11 @@ def _float64(context: Context) -> Finding | None:
     labels = shown | context.trace.once(named_in_graphs)["float64_ops"]
     of_products = _saved_ratio(context, NumberFormat.FP64, labels, context.ledger.devices)
     if of_products is None:
-        return _of_ops(context, FLOAT64, labels, _SAVED_OF_BYTES, "half", shown)
-    ops = _some_ops(context, labels)
+        return finding_of_ops(context, FLOAT64, labels, _SAVED_OF_BYTES, "half", shown)
+    ops = some_ops(context, labels)
     share = int(ops.by_label[kernels.is_matrix].sum()) / ops.whole_ps
     saved = share * of_products + (1 - share) * _SAVED_OF_BYTES
-    return _of_ops(context, FLOAT64, labels, saved, "peaks", shown)
+    return finding_of_ops(context, FLOAT64, labels, saved, "peaks", shown)
 
 
 _SAVED_OF_BYTES: Final = 0.5
@@ -284,7 +251,7 @@ def _slow_products(context: Context) -> Finding | None:
     labels = kernels.is_matrix & ~kernels.tensor_core & (kernels.precision == NumberFormat.FP32)
     devices = [d for d in context.ledger.devices if NumberFormat.TF32 in peak_flops(trace, d)]
     saved = _saved_ratio(context, NumberFormat.FP32, labels, devices)
-    return _of_ops(context, SLOW_PRODUCTS, labels, saved or 0.0, "peaks", devices=devices)
+    return finding_of_ops(context, SLOW_PRODUCTS, labels, saved or 0.0, "peaks", devices=devices)
 
 
 def _repeated(context: Context) -> Finding | None:
@@ -303,11 +270,13 @@ def _repeated(context: Context) -> Finding | None:
     alike = instructions_that(context.trace, lambda each: each.need == "alike" and not each.part)
     exchanged, _ = needless(context, alike)
     if not labels.any() or not exchanged.any():
-        return _of_ops(context, REPEATED, labels, saved, "part")
+        return finding_of_ops(context, REPEATED, labels, saved, "part")
     own_ps = ledger.loss(rows_of_labels(context, labels & ~alike)).ps
     whole_ps = own_ps + (other_ps := ledger.loss(exchanged).ps)
     saved = (own_ps * saved + other_ps) / max(whole_ps, 1)
-    return _of_ops(context, REPEATED, labels, saved, "gathered", key="gathered", also=exchanged)
+    return finding_of_ops(
+        context, REPEATED, labels, saved, "gathered", key="gathered", also=exchanged
+    )
 
 
 def _second_forward(context: Context) -> Finding | None:
@@ -344,7 +313,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     yield _float64(context)
     yield _slow_products(context)
     constants, shown = context.once(_constant_labels), context.once(_shown_constants)
-    yield _of_ops(context, CONSTANT, constants, shown=shown)
+    yield finding_of_ops(context, CONSTANT, constants, shown=shown)
     kind_of_label, named = context.once(_kind_of_label), context.trace.once(named_in_graphs)
     is_model, ps = kind_of_label == NONE, context.once(all_ps)
     # No trace shows what an op depends on.
@@ -356,7 +325,9 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     for kind, key in (("zero", "zeros"), ("separable", "separable")):
         # Without the rest of these the others below cost less.
         labels, saved = named[f"{kind}_ops"] & ~constants, _least_saved(context, kind)
-        found = _of_ops(context, COSTLY_OPS, labels, saved, shown=nowhere, key=key, action=kind)
+        found = finding_of_ops(
+            context, COSTLY_OPS, labels, saved, shown=nowhere, key=key, action=kind
+        )
         yield found
         structured = structured | (labels & (found is not None))
     for rule, field in _BY_GRAPH:
@@ -371,21 +342,21 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
             own = "random"
         if rule is VARIABLE_WORK and not own and 2 * ps[labels & products].sum() > ps[labels].sum():
             own = "products"
-        yield _of_ops(context, rule, labels, shown=nowhere, key=own, made_by=made_by)
+        yield finding_of_ops(context, rule, labels, shown=nowhere, key=own, made_by=made_by)
     if context.once(_gives_examples_again) and not context.trace.once(assigns_eagerly):
         frozen = named["batch_ops"] & fixed & is_model & ~structured
-        yield _of_ops(context, BATCH_WORK, frozen, shown=nowhere, key="frozen")
+        yield finding_of_ops(context, BATCH_WORK, frozen, shown=nowhere, key="frozen")
     for key, field in (("losses", "summed_ops"), ("ids", "again_ops"), ("same", "same_ops")):
-        yield _of_ops(context, REPEATED, named[field] & is_model, shown=nowhere, key=key)
+        yield finding_of_ops(context, REPEATED, named[field] & is_model, shown=nowhere, key=key)
     yield _repeated(context)
     readers = min((host.captured.graphs.same_batch or 0 for host in context.trace.hosts), default=0)
     if readers > 1:
         alike = is_model & ~context.once(_misplaced_labels)
         saved = 1 - 1 / readers
-        yield _of_ops(context, REPEATED, alike, saved, "part", shown=nowhere, key="batch")
+        yield finding_of_ops(context, REPEATED, alike, saved, "part", shown=nowhere, key="batch")
     yield _second_forward(context)
     casts = context.trace.once(cast_labels) & ~context.once(_misplaced_labels)
-    found = _of_ops(context, CASTS, casts)
+    found = finding_of_ops(context, CASTS, casts)
     yield found
     repeated = instructions_that(context.trace, lambda each: each.is_repeated) | named["again_ops"]
     taken = context.once(_misplaced_labels) | structured
@@ -414,32 +385,25 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     ):
         labels = chosen & ~taken
         saved = prod((ratio, *(part(context, labels) for part in parts)))
-        found = _of_ops(context, rule, labels, saved, shown=shown_by, key=key)
+        found = finding_of_ops(context, rule, labels, saved, shown=shown_by, key=key)
         yield found
         taken = taken | (labels & (found is not None))
     is_free &= ~taken
     for known in BY_NAME:
         labels = labels_by_name(context, known) & ~taken
         rows, saved = needless(context, labels)
-        action = f"exchanged_{known.key}"
-        if action not in known.rule.actions or not _is_mostly_exchange(context, labels, rows):
-            action = known.key
-        if known.key == "sorting" and asks_for_largest(context, labels):
-            action = "largest"
-        if known.key == "zeros" and _CONVOLVES in _some_ops(context, labels).types[:1]:
-            action = "moved"
-        if known.rule is FACTORING and (labels & (phases == Phase.BACKWARD)).any():
-            # A gradient goes through it: of other batches it is another.
-            action = "batch"
+        action = _action_on(context, known, labels, rows)
         # What is exchanged for it again is a collective as any other.
         also = rows if known.rule is not RECOMPUTED else False
-        found = _of_ops(context, known.rule, labels, saved, key=known.key, also=also, action=action)
+        found = finding_of_ops(
+            context, known.rule, labels, saved, key=known.key, also=also, action=action
+        )
         yield found
         is_free &= ~labels
         taken = taken | (labels & (found is not None))
     for group in GROUPS:
         labels = group.choose(context, is_free)
-        found = _of_ops(
+        found = finding_of_ops(
             context,
             group.rule,
             labels,
@@ -451,9 +415,9 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
         is_free &= ~(labels & (found is not None))
     labels, saved = slow_products(context)
     labels &= is_model & ~taken
-    yield _of_ops(context, LOW_RATE, labels, saved, "products", key="products")
+    yield finding_of_ops(context, LOW_RATE, labels, saved, "products", key="products")
     for number, kind in enumerate(_KINDS):
-        ops = _some_ops(context, kind_of_label == number)
+        ops = some_ops(context, kind_of_label == number)
         if ops.whole_ps:
             yield _optimizer(context, ops) if kind == OPTIMIZER else _side_work(context, kind, ops)
 
@@ -471,7 +435,7 @@ _FALLS_BACK: Final = lazy_pattern(r"(?:^|/)pfor/while/")
 def _looped(context: Context) -> Finding | None:
     """Loops of small ops, with their dispatch."""
     loops = context.once(graph_loops)
-    ops = _some_ops(context, loops.labels)
+    ops = some_ops(context, loops.labels)
     if not ops.whole_ps:
         return None
     names, op_of_label = context.trace.once(op_names)
@@ -482,20 +446,20 @@ def _looped(context: Context) -> Finding | None:
         context,
         loops.rows,
         arguments={
-            **_named(context, ops.types[:1], every),
+            **named_ops(context, ops.types[:1], every),
             "turns": Number(loops.turns, "iteration"),
         },
         keeps_waiting=True,
         saved_ratio=loops.saved_ratio,
         notes=("xla",) if loops.saved_ratio < 1 else (),
         action="vectorized" if falls_back else "turns" if loops.has_others else "",
-        evidence=_type_evidence(ops),
+        evidence=type_evidence(ops),
     )
 
 
 def _in_loops(context: Context, key: str, labels: BoolArray, turns: int) -> Finding | None:
     """Ops of loops of a kind, the `key` of its title, with their dispatch where that could be less."""
-    ops, is_unrolled = _some_ops(context, labels), key == "unrolled"
+    ops, is_unrolled = some_ops(context, labels), key == "unrolled"
     rows = ops.rows
     if is_unrolled:
         rows = rows_of_labels(context, labels, states=(State.COMPUTE, *DISPATCH))
@@ -505,7 +469,7 @@ def _in_loops(context: Context, key: str, labels: BoolArray, turns: int) -> Find
         context,
         rows,
         arguments={
-            **_named(context, ops.types[:1] if is_unrolled else (), ops.by_label),
+            **named_ops(context, ops.types[:1] if is_unrolled else (), ops.by_label),
             "turns": Number(turns, "" if is_unrolled else "iteration"),
         },
         confidence=("high", "") if is_unrolled else ("medium", "in_turn"),
@@ -514,8 +478,30 @@ def _in_loops(context: Context, key: str, labels: BoolArray, turns: int) -> Find
         action=key,
         # The model may be made of the others.
         severity=None if is_unrolled else "warning",
-        evidence=_type_evidence(ops),
+        evidence=type_evidence(ops),
     )
+
+
+_BY_TYPE: Final = {
+    ("zeros", "conv_general_dilated"): "moved",
+    ("random", "Multinomial"): "categories",
+}
+"""Keys of actions on ops of a name that are mostly of one type."""
+
+
+def _action_on(context: Context, known: OpsByName, labels: BoolArray, rows: BoolArray) -> str:
+    """The key of what helps where ops take long; `rows`: theirs, with those in which devices exchange what they compute."""
+    exchanged = f"exchanged_{known.key}"
+    if exchanged in known.rule.actions and _is_mostly_exchange(context, labels, rows):
+        return exchanged
+    if known.key == "sorting" and asks_for_largest(context, labels):
+        return "largest"
+    is_backward = context.trace.once(label_places).phase == Phase.BACKWARD
+    if known.rule is FACTORING and (labels & is_backward).any():
+        # A gradient goes through it: of other batches it is another.
+        return "batch"
+    most = next(iter(some_ops(context, labels).types), "")
+    return _BY_TYPE.get((known.key, most), known.key)
 
 
 def _is_mostly_exchange(context: Context, labels: BoolArray, rows: BoolArray) -> bool:
@@ -524,85 +510,10 @@ def _is_mostly_exchange(context: Context, labels: BoolArray, rows: BoolArray) ->
     return context.ledger.loss(rows).ps > 2 * context.ledger.loss(own).ps
 
 
-_CONVOLVES: Final = "conv_general_dilated"
-
-_LEFT_OUT: Final = (UNTRAINED, CONSTANT, BATCH_WORK)
-"""Rules about ops that a step need not have: without them their dispatch is gone, too."""
-
-
-def _of_ops(
-    context: Context,
-    rule: Rule,
-    labels: BoolArray,
-    saved_ratio: float = 1.0,
-    note: str = "",
-    shown: BoolArray | None = None,
-    key: str = "",
-    devices: Collection[int] | None = None,
-    also: BoolArray | bool = False,
-    action: str | None = None,
-    made_by: str | None = None,
-    severity: Severity | None = None,
-) -> Finding | None:
-    """The finding about some ops, with the type and the line of those that take longest, or of the type `made_by`.
-
-    `saved_ratio`: how much of their time is the loss, for the reason that `note` gives. `shown`: labels that the trace shows to
-    be such ops; where none of these took time, graphs of the capture do. `key`: of its title, and its action unless `action` is
-    another. `devices`: on which they are such ops, by default all. `also`: further rows. `severity`: unless the cost says it.
-    """
-    if not labels.any():
-        return None
-    ops = _some_ops(context, labels, devices)
-    if not ops.whole_ps:
-        return None
-    is_of_graph = shown is not None and not ops.by_label[shown].any()
-    by_label = ops.by_label
-    types = [made_by] if made_by and made_by in ops.by_type else ops.types[:1]
-    if types:
-        # The line is that of the ops that are named.
-        every, of_label = context.once(types_of_labels)
-        by_label = np.where(of_label == every.index(types[0]), by_label, 0)
-    arguments = layer_of(context, by_label) | _named(context, types, by_label)
-    rows = ops.rows | also
-    if key == "donating":
-        arguments |= program_of(context, rows)
-    notes = [note, key]
-    if rule in _LEFT_OUT and (dispatch := dispatch_of_labels(context, labels, devices)).any():
-        rows |= dispatch
-        notes.append("dispatch")
-    if are_tiny(context, ops.rows):
-        notes.append(TINY_OPS)
-    exchanged = context.ledger.loss(rows & context.ledger.rows(states=(State.COMMUNICATION,)))
-    # A choice of ours: less changes no sentence. What is gathered says so itself.
-    if 10 * exchanged.ps >= context.ledger.loss(rows).ps and key != "gathered":
-        arguments["exchanged"] = Quantity(exchanged.mean_ps, "ps")
-        notes.append("exchanged")
-    return rule.of_rows(
-        context,
-        rows,
-        arguments=arguments,
-        confidence=("high", "graph" if is_of_graph else ""),
-        keeps_waiting=note in ("", "part", "gathered"),
-        shares_cores=True,
-        saved_ratio=saved_ratio,
-        title=note or key,
-        action=key if action is None else action,
-        notes=tuple(dict.fromkeys(notes)),
-        evidence=_type_evidence(ops),
-        severity=severity,
-    )
-
-
-def _named(context: Context, types: Sequence[str], by_label: Int64Array) -> dict[str, Argument]:
-    """The types of ops that a title names, and the line that made them, as far as these are known."""
-    named: dict[str, Argument] = {"ops": Ops(tuple(types))} if types else {}
-    return named | line_of(context, by_label)
-
-
-def _side_work(context: Context, kind: str, ops: _SomeOps) -> Finding | None:
+def _side_work(context: Context, kind: str, ops: SomeOps) -> Finding | None:
     """What some ops that are no part of the model cost."""
     trace, types, title, action = context.trace, ops.types, kind, kind
-    arguments = {"ops": Ops(()), **_named(context, types, ops.by_label)}
+    arguments = {"ops": Ops(()), **named_ops(context, types, ops.by_label)}
     if any(type_ in _ON_EVERY_OP for type_ in types):
         title = "all_checks"
     elif not types or is_of_jax(trace):
@@ -624,7 +535,7 @@ def _side_work(context: Context, kind: str, ops: _SomeOps) -> Finding | None:
         context,
         ops.rows,
         arguments=arguments,
-        evidence=_type_evidence(ops),
+        evidence=type_evidence(ops),
         title=title,
         action=action,
         notes=(title,) if title in HOST_OP.notes else (),
@@ -645,7 +556,7 @@ def _python_called(context: Context, rows: BoolArray) -> PythonShare | None:
     return None
 
 
-def _optimizer(context: Context, ops: _SomeOps) -> Finding | None:
+def _optimizer(context: Context, ops: SomeOps) -> Finding | None:
     """What the updates of the variables cost."""
     share = ops.whole_ps / context.once(_all_ops).whole_ps
     is_sparse = any(type_.startswith(_SPARSE_UPDATES) for type_ in ops.by_type)
@@ -653,14 +564,10 @@ def _optimizer(context: Context, ops: _SomeOps) -> Finding | None:
     return (UPDATED_BY_PRODUCTS if has_products else OPTIMIZER_BOUND).of_rows(
         context,
         ops.rows,
-        arguments=_named(context, ops.types[:1], ops.by_label),
-        evidence=[Evidence("compute_ratio", share, None, ""), *_type_evidence(ops)],
+        arguments=named_ops(context, ops.types[:1], ops.by_label),
+        evidence=[Evidence("compute_ratio", share, None, ""), *type_evidence(ops)],
         action="products" if has_products else "embeddings" if is_sparse else "",
     )
-
-
-def _type_evidence(ops: _SomeOps) -> list[Evidence]:
-    return [Evidence("op_type", type_, None, "", value_is="type") for type_ in ops.types]
 
 
 ANALYSIS: Final = Analysis[Compute](
