@@ -6,6 +6,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from traceview.graphs.calls import (
@@ -86,8 +87,8 @@ def _backwards(edges: Edges) -> Edges:
     return found
 
 
-_MOST_NUMBERS: Final = 1 << 22
-"""Of a variable that is looked at, 16 MB in float32. A choice of ours."""
+_MOST_NUMBERS: Final = 1 << 20
+"""Of a tensor that is looked at, 4 MB in float32. A choice of ours."""
 
 
 class Flow:
@@ -355,7 +356,10 @@ class Flow:
 
         `fixed`: variables that nothing changes.
         """
-        node, tensorflow = self.root(node_of(call, source(tensor))), sys.modules["tensorflow"]
+        made, tensorflow = source(tensor), sys.modules["tensorflow"]
+        if not 0 < (made.shape.num_elements() or 0) <= _MOST_NUMBERS:
+            return None
+        node = self.root(node_of(call, made))
         if node in self._captured:
             return self._captured[node].numpy()
         op = self.ops.get(node)
@@ -363,11 +367,14 @@ class Flow:
             return None
         if op.type != "ReadVariableOp":
             return tensorflow.get_static_value(op.outputs[0])
-        handle, of = self.root(node_of(node[0], op.inputs[0])), op.outputs[0]
-        if handle not in fixed or not 0 < (of.shape.num_elements() or 0) <= _MOST_NUMBERS:
+        handle = self.root(node_of(node[0], op.inputs[0]))
+        if handle not in fixed or handle not in self._captured:
             return None
-        read = tensorflow.raw_ops.ReadVariableOp(resource=self._captured[handle], dtype=of.dtype)
-        return read.numpy()
+        given = {"resource": self._captured[handle], "dtype": made.dtype}
+        # The script may have deleted it, or its worker may be gone.
+        with suppress(tensorflow.errors.OpError):
+            return tensorflow.raw_ops.ReadVariableOp(**given).numpy()
+        return None
 
     def root(self, node: Node) -> Node:
         """What a node is given, by whatever calls, if that is one thing."""

@@ -6,11 +6,10 @@ take is their compute, and the dispatch before each of them. Defined in docs/met
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.analysis.facts.devices import devices_in_use
@@ -27,11 +26,10 @@ from traceview.analysis.measures.op_work import (
     time_by_label,
 )
 from traceview.analysis.rules.rule import LIMIT
-from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.intervals import BoolArray
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
-from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import label_lines, op_labels, op_names
 
@@ -128,26 +126,23 @@ FEWEST_MADE: Final = 64
 def unrolled_loops(context: Context) -> GraphLoops:
     """What loops in Python have made: ops of lines that make many small ones of a type in a graph, but for products."""
     trace, row = context.trace, context.trace.once(op_labels).row
-    ops, op_of_label = trace.once(op_names)
-    lines, line = _numbered(trace.once(label_lines))
-    types, type_ = _numbered([ops[each][1] or "" for each in op_of_label.tolist()])
-    ps = label_ps(context, rows_of_labels(context, np.ones(row.size, dtype=np.bool_)))
-    is_free = (ps > 0) & (trace.device_columns.instruction[row] == NONE) & (lines != "")[line]
+    (ops, op_of_label), lines = trace.once(op_names), trace.once(label_lines)
+    every = np.ones(row.size, dtype=np.bool_)
+    ps = label_ps(context, rows_of_labels(context, every))
+    is_free = (ps > 0) & (trace.device_columns.instruction[row] == NONE)
     is_free &= trace.once(label_flops) == 0
-    own, own_ps = np.bincount(line, is_free, lines.size), totals(line, ps * is_free, lines.size)
-    of_type = np.bincount(line * types.size + type_, is_free, lines.size * types.size)
-    most = of_type.reshape(lines.size, -1).max(axis=1, initial=0)
+    of_line: dict[str, list[int]] = {}
+    for label in np.flatnonzero(is_free).tolist():
+        of_line.setdefault(lines[label], []).append(label)
+    found, most = ~every, 0
     runs = max(sum(context.ledger.steps_of_device.values()), 1)
-    is_loop = (most >= FEWEST_MADE) & (own_ps <= _SMALL_PS * runs * own)
-    found: BoolArray = is_free & is_loop[line]
-    rows = rows_of_labels(context, found, states=(State.COMPUTE, *DISPATCH))
-    return GraphLoops(found, rows, int(most[is_loop].max(initial=0)))
-
-
-def _numbered(texts: Sequence[str]) -> tuple[npt.NDArray[np.object_], Int64Array]:
-    """Different texts, and the place of each among them."""
-    different, place = np.unique(np.array(texts, dtype=np.object_), return_inverse=True)
-    return different, place
+    for line, own in of_line.items():
+        count = max(Counter(ops[op_of_label[each]][1] for each in own).values())
+        if line and count >= FEWEST_MADE and ps[own].sum() <= _SMALL_PS * runs * len(own):
+            found[own], most = True, max(most, count)
+    return GraphLoops(
+        found, rows_of_labels(context, found, states=(State.COMPUTE, *DISPATCH)), most
+    )
 
 
 def loops_in_turn(context: Context) -> GraphLoops:
