@@ -24,7 +24,8 @@ class Program(Struct, frozen=True):
             without it, in turns with it in one process on two idle cores. Without `pmean`, or by `shard_map` without a sum;
             with a batch made before the loop, or a dataset of it; without setting the rate, asking for predictions,
             the loss of all tasks, casts, averages, statistics or dropout. Without making gradients orthogonal, or without
-            writing what was measured; in one epoch; with a fourth channel of zeros; with half of the batch on each of two replicas; without Python in a map.
+            writing what was measured; in one epoch; with a fourth channel of zeros; with half of the batch on each of two replicas; without Python in a map. Of loops and ops
+            that models are made of it is what was recorded.
     """
 
     name: str
@@ -364,7 +365,12 @@ _PROGRAMS: Final = (
     Program("jax_gan_debug_text", (*_PYTHON, "d2h-sync")),
     _two("jax_mapped_cond_and_hash", ("costly-ops", *_PYTHON)),
     Program("jax_clear_and_draw", _TRACING, "mean", second=_PYTHON, present={"python-stall": 0.05}),
-    Program("jax_sampled_text", ("validation-stall", "host-bound", "d2h-sync", *_PYTHON), "mean"),
+    Program(
+        "jax_sampled_text",
+        ("validation-stall", "host-bound", "d2h-sync", *_PYTHON),
+        "mean",
+        present={"loop-bound": 0.76},
+    ),
     Program(
         "jax_reshard_weights", ("d2d-copies", "collective-exposed", "h2d-exposed", "host-bound")
     ),
@@ -797,7 +803,7 @@ _PROGRAMS: Final = (
     Program("jax_windows_first_and_list_index", ("costly-ops",), second=_PYTHON),
     _two("step_shifted_queue_and_frame_log", (*_PYTHON, "costly-ops")),
     Program("fit_concatenated_files", _INPUT),
-    _two("jax_projected_in_scan_and_loc", (*_PYTHON, "loop-bound")),
+    _two("jax_projected_in_scan_and_loc", (*_PYTHON, "loop-bound"), present={"loop-bound": 0.43}),
     _two("loop_translator_keys_and_chrf", (*_PYTHON, "repeated-compute")),
     _two("loop_rolling_apply_and_pairs", (*_PYTHON, "costly-ops")),
     Program("jax_coins_in_loader", ("python-thread",)),
@@ -805,6 +811,8 @@ _PROGRAMS: Final = (
     Program("fit_pixel_tuples", _INPUT),
     Program("loop_cache_then_take", _INPUT),
     _two("loop_clones_and_early_prefetch", (*_PYTHON, *_INPUT)),
+    Program("loop_finite_differences", ("costly-ops",), present={"costly-ops": 0.44}),
+    Program("fit_upsampled_by_filter", ("costly-ops",), present={"costly-ops": 0.15}),
 )
 
 PROGRAMS: Final = {program.name: program for program in _PROGRAMS}
