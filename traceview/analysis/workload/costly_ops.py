@@ -153,8 +153,8 @@ COSTLY_OPS: Final = rule_about_compute(
             "The gradient of 8 slices took 12.3 ms, of `tf.unstack` 1.2. `TimeDistributed`: reshape time into the batch.",
         ),
         "pooling": (
-            "Pool windows that do not overlap by an axis: `x.reshape(n, h // 2, 2, w // 2, 2, c).max((2, 4))` for `nn.max_pool(x, (2, 2), (2, 2))`.",
-            "The gradient of `lax.reduce_window` is slow on CPUs: a step took 12.7 ms instead of 16.7 (JAX 0.10, two cores).",
+            "Pool windows that do not overlap by an axis, `x.reshape(n, h // 2, 2, w // 2, 2, c).max((2, 4))`; sums of others are differences of `cumsum`.",
+            "`lax.reduce_window` and its gradient are slow on CPUs: by an axis a step took 12.7 ms instead of 16.7, windows of 169 hours 26, by `jnp.cumsum` 4 (JAX 0.10).",
         ),
         "order": (
             "Multiply narrow matrices first: `(rows @ down) @ up`, or without a softmax `queries @ (keys.T @ values)`; gradients then do so, too.",
@@ -182,7 +182,7 @@ COSTLY_OPS: Final = rule_about_compute(
         ),
         "pairs": (
             "Let a product of matrices combine squares, |a|² + |b|² - 2ab for distances; else take fewer rows: the time grows with their square.",
-            "With `tf.matmul(a, b, transpose_b=True)` instead of the differences of all pairs a step took 4.1 instead of 12.5 ms.",
+            "So a step took 4.1 instead of 12.5 ms. Sums of absolute differences follow from sorted numbers, `reduce_sum((2 * k - n + 1) * sort(x))`, k from 0: 6 instead of 29 ms.",
         ),
         "jax-again": (
             _EVERY_EIGHTH,
