@@ -29,6 +29,7 @@ from traceview.analysis.facts.python import CONVERTED, FEED, OTHERS
 from traceview.analysis.facts.selection import covered_ps, rows_in
 from traceview.analysis.facts.threads import core_waits
 from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.op_work import function_of
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import FEW_STEPS, Advised, Rule, loss_of_host, lost_argument
 from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Quantity
@@ -448,24 +449,34 @@ class _Sentences:
         count = np.bincount(
             name[rows_in(events.start_ps[rows], events.end_ps[rows], window)], minlength=names.size
         )
-        by_type = Counter[str]()
+        by_op, by_type = Counter[str](), Counter[str]()
         for each, own_ps, calls in zip(names.tolist(), ps.tolist(), count.tolist(), strict=True):
             # Ops of a function run once for each element.
             if min(made, key=lambda map_: abs(log(max(calls, 1) / made[map_]))) == stage.name:
-                by_type[(trace.names.text(each) or "").rpartition(":")[2]] += own_ps
+                op, _, type_ = (trace.names.text(each) or "").rpartition(":")
+                by_op[op] += own_ps if type_ else 0
+                by_type[type_] += own_ps
         for type_, longest_ps in by_type.most_common(1):
             if type_ and longest_ps >= _MAIN_STAGE_RATIO * by_type.total():
                 self.arguments["ops"] = Ops((type_,))
-                self._name_line_of(type_, stage)
+        self._name_line_of(by_op, stage)
 
-    def _name_line_of(self, type_: str, stage: InputStage) -> None:
-        """Name the line that made most of the ops of a type, instead of the function of the stage."""
+    def _name_line_of(self, by_op: Counter[str], stage: InputStage) -> None:
+        """Name the line that made what takes most of the time of ops, if its function made most, instead of that of the stage."""
         branches = self._context.trace.hosts[self._host].captured.environment.batch.branches
-        functions = (each for branch in branches for each in branch.functions)
-        lines = {each.line_of_type.get(type_) for each in functions if each.line == stage.function}
-        if "function" in self.notes and len(lines) == 1 and (line := lines.pop()):
-            self.arguments["line"] = Line(line)
-            self.notes.remove("function")
+        functions = [each for branch in branches for each in branch.functions]
+        known = [each.line_of for each in functions if each.line == stage.function]
+        of_line, of_function = Counter[str](), Counter[str]()
+        for op, ps in by_op.items():
+            lines = {each.get(op, "") for each in known}
+            line = lines.pop() if len(lines) == 1 else ""
+            of_line[line] += ps
+            of_function[function_of(line)] += ps
+        for line, _ in of_line.most_common():
+            is_most = 2 * of_function[function_of(line)] > by_op.total()
+            if "function" in self.notes and line and is_most:
+                self.arguments["line"] = Line(line)
+                self.notes.remove("function")
 
     def _name_stage(self, supply: InputSupply, slowest: InputStage) -> None:
         """Name the slowest stage where it does most of the work that the model waits for."""

@@ -191,12 +191,12 @@ def line_of(context: Context, by_label: Int64Array) -> dict[str, Argument]:
     lines, callers = context.trace.once(label_lines), context.trace.once(label_callers)
     ps_of, of_function, called_in = Counter[str](), Counter[str](), dict[str, Counter[str]]()
     for label in np.flatnonzero(by_label).tolist():
-        function, ps = _function_of(lines[label]), int(by_label[label])
+        function, ps = function_of(lines[label]), int(by_label[label])
         ps_of[lines[label]] += ps
         of_function[function] += ps
         called_in.setdefault(function, Counter())[callers[label]] += ps
     for line, ps in ps_of.most_common():
-        function = _function_of(line)
+        function = function_of(line)
         if line and 2 * (of_function[function] if function else ps) > ps_of.total():
             (caller, from_ps), whole_ps = (
                 called_in[function].most_common(1)[0],
@@ -226,12 +226,12 @@ def asked_for_most(context: Context, labels: BoolArray, ps: Int64Array) -> BoolA
 def _callers(trace: Recording) -> Mapping[str, int]:
     """By function of the script how many lines call it."""
     called = {
-        *zip(map(_function_of, trace.once(label_lines)), trace.once(label_callers), strict=True)
+        *zip(map(function_of, trace.once(label_lines)), trace.once(label_callers), strict=True)
     }
     return Counter(function for function, caller in called if function and caller)
 
 
-def _function_of(line: str) -> str:
+def function_of(line: str) -> str:
     """`model.py in call`; "" of a line without a function."""
     place, _, function = line.partition(" in ")
     return f"{place.rpartition(':')[0]} in {function}" if function else ""

@@ -8,7 +8,6 @@ the op that they are the gradient of, and updates of variables.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, Final
@@ -118,14 +117,12 @@ class OpLines:
                 result[next(whole, name)] = line
         return result
 
-    def by_type(self, graph: Any) -> dict[str, str]:
-        """The line that made most of the ops of each type in a graph and what it calls."""
-        of_type: dict[str, Counter[str]] = {}
+    def by_name(self, graph: Any) -> Iterator[tuple[str, str]]:
+        """The ops of a graph and of what it calls, by the calls that lead to each and its name, with their lines."""
         for call in calls_of([graph], _is_own):
             for op in call.ops:
                 if line := self._line(op):
-                    of_type.setdefault(op.type, Counter())[_parts(line)[0]] += 1
-        return {type_: count.most_common(1)[0][0] for type_, count in of_type.items()}
+                    yield "/".join((*call.path, op.name)), _parts(line)[0]
 
     def _line(self, op: Any) -> str | None:
         stack, latest = op.traceback, self._latest.get(op.type)

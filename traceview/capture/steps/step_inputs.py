@@ -36,7 +36,7 @@ _KEEP_BATCHES: Final = frozenset(
 _MADE_BY: Final = ("_FlatMapDataset", "_InterleaveDataset", "_ParallelInterleaveDataset")
 """What their functions return are datasets, too, whose stages look like those that these read."""
 _MOST_DATASETS: Final = 200
-_MOST_TYPES: Final = 50
+_MOST_OPS: Final = 1_000
 Sizes = tuple[str, int, int | None]
 """What showed them, and the examples of a step: of all replicas, and of each."""
 
@@ -100,7 +100,7 @@ class StepInputs:
 
     def branches(self) -> list[dict[str, Any]]:
         """What the stages of the pipelines call in each branch, from the last on: the `stage`, the `line` of a function of the user,
-        whether it `draws` random numbers, and the line that made most of its ops of each type, `line_of_type`.
+        whether it `draws` random numbers, and the line that made each of its ops, `line_of`.
         """
         found: dict[_Branch, None] = {}
         lines: dict[str, dict[str, str]] = {}
@@ -116,7 +116,7 @@ class StepInputs:
                 line = _line_of(called, places)
                 branch = (*branch, (stage, line, _draws(called)))
                 if line and line not in lines:
-                    lines[line] = _lines_of_types(called)
+                    lines[line] = _lines_of_ops(called)
             inputs = () if kind in _MADE_BY else dataset._inputs()
             waiting += [(each, branch) for each in inputs]
             if branch and not inputs:
@@ -128,7 +128,7 @@ class StepInputs:
                         "stage": stage,
                         "line": line,
                         "draws": draws,
-                        "line_of_type": lines.get(line or "", {}),
+                        "line_of": lines.get(line or "", {}),
                     }
                     for stage, line, draws in branch
                 ]
@@ -238,11 +238,10 @@ def _draws(called: Any) -> bool | None:
         return None
 
 
-def _lines_of_types(called: Any) -> dict[str, str]:
-    """The line that made most of the ops of each type of the function that a dataset calls."""
+def _lines_of_ops(called: Any) -> dict[str, str]:
+    """The line that made each op of the function that a dataset calls."""
     with suppress(Exception):  # Another release may hold its functions otherwise.
-        of_type = OpLines().by_type(called.function.graph)
-        return dict(islice(of_type.items(), _MOST_TYPES))
+        return dict(islice(OpLines().by_name(called.function.graph), _MOST_OPS))
     return {}
 
 

@@ -19,7 +19,7 @@ from traceview.base.record import (
     Integer,
     Message,
     ModelName,
-    OpType,
+    OpName,
     Record,
     RecordedCount,
     Setting,
@@ -125,13 +125,13 @@ class PipelineFunction(Record, frozen=True):
         stage: Kind of the stage.
         line: First line of the function; null for one that is not the user's.
         draws: Whether its ops draw random numbers; null where that is not known.
-        line_of_type: The line that made most of its ops of each type.
+        line_of: The line that made each of its ops, by name.
     """
 
     stage: StageName | None = None
     line: SourceLine | None = None
     draws: bool | None = None
-    line_of_type: Mapping[OpType, SourceLine] = {}
+    line_of: Mapping[OpName, SourceLine] = {}
 
 
 class PipelineFunctions(Record, frozen=True):
