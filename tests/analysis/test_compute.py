@@ -755,7 +755,7 @@ def test_small_ops_that_a_loop_in_python_made(
     title = title_of(
         ran(tmp_path, [*ops, ("dense/MatMul:MatMul", 20.0)], lines=lines), "loop-bound"
     )
-    said = "on small ops that a loop in Python made, 64 of a type: Mul in pairs, train.py:7"
+    said = "on 128 small ops that a loop in Python made: Mul in pairs, train.py:7"
     assert title == (f"GPU:0 spends 5.12 of 50.0 ms (10%) {said}" if is_found else "")
 
 

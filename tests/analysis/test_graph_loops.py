@@ -79,9 +79,7 @@ def test_a_loop_whose_iterations_need_those_before(
     finding = found(tmp_path, **changes, sidecar=carried)
     assert (finding is not None) == is_found
     if finding is not None:
-        assert (
-            "in loops, 24 iterations in a step of which each needs the one before" in finding.title
-        )
+        assert "in loops of 24 iterations per step, each after the one before" in finding.title
         assert (finding.severity, finding.confidence) == ("warning", "medium")
 
 

@@ -449,16 +449,17 @@ class _Sentences:
         count = np.bincount(
             name[rows_in(events.start_ps[rows], events.end_ps[rows], window)], minlength=names.size
         )
-        by_op, by_type = Counter[str](), Counter[str]()
+        of_type: dict[str, Counter[str]] = {}
         for each, own_ps, calls in zip(names.tolist(), ps.tolist(), count.tolist(), strict=True):
             # Ops of a function run once for each element.
             if min(made, key=lambda map_: abs(log(max(calls, 1) / made[map_]))) == stage.name:
                 op, _, type_ = (trace.names.text(each) or "").rpartition(":")
-                by_op[op] += own_ps if type_ else 0
-                by_type[type_] += own_ps
-        for type_, longest_ps in by_type.most_common(1):
-            if type_ and longest_ps >= _MAIN_STAGE_RATIO * by_type.total():
-                self.arguments["ops"] = Ops((type_,))
+                of_type.setdefault(type_, Counter())[op] += own_ps
+        by_op = sum(of_type.values(), Counter[str]())
+        for type_, own in of_type.items():
+            if type_ and own.total() >= max(_MAIN_STAGE_RATIO * by_op.total(), 1):
+                self.arguments["ops"], by_op = Ops((type_,)), own
+                break
         self._name_line_of(by_op, stage)
 
     def _name_line_of(self, by_op: Counter[str], stage: InputStage) -> None:

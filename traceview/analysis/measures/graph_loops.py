@@ -124,7 +124,10 @@ FEWEST_MADE: Final = 64
 
 
 def unrolled_loops(context: Context) -> GraphLoops:
-    """What loops in Python have made: ops of lines that make many small ones of a type in a graph, but for products."""
+    """What loops in Python have made: ops of lines that make many small ones of a type in a graph, but for products.
+
+    Its `turns` are how many ops these are.
+    """
     trace, row = context.trace, context.trace.once(op_labels).row
     (ops, op_of_label), lines = trace.once(op_names), trace.once(label_lines)
     every = np.ones(row.size, dtype=np.bool_)
@@ -134,14 +137,16 @@ def unrolled_loops(context: Context) -> GraphLoops:
     of_line: dict[str, list[int]] = {}
     for label in np.flatnonzero(is_free).tolist():
         of_line.setdefault(lines[label], []).append(label)
-    found, most = ~every, 0
+    found, total = ~every, 0
     runs = max(sum(context.ledger.steps_of_device.values()), 1)
     for line, own in of_line.items():
-        count = max(Counter(ops[op_of_label[each]][1] for each in own).values())
-        if line and count >= FEWEST_MADE and ps[own].sum() <= _SMALL_PS * runs * len(own):
-            found[own], most = True, max(most, count)
+        # Each runs once in a step of each device.
+        made = {*op_of_label[own].tolist()}
+        count = max(Counter(ops[each][1] for each in made).values())
+        if line and count >= FEWEST_MADE and ps[own].sum() <= _SMALL_PS * runs * len(made):
+            found[own], total = True, total + len(made)
     return GraphLoops(
-        found, rows_of_labels(context, found, states=(State.COMPUTE, *DISPATCH)), most
+        found, rows_of_labels(context, found, states=(State.COMPUTE, *DISPATCH)), total
     )
 
 

@@ -112,7 +112,7 @@ class Line(Record, frozen=True, tag="line", tag_field="is"):
 
     Attributes:
         line: File, number and function, as samples name it.
-        called: The same of a library that is called there, and takes most of the time; null without one.
+        called: The same of what is called there and takes most of the time, of a library or the script; null without one.
         others: Numbers of other lines of the function that take much.
     """
 

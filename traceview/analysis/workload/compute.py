@@ -40,7 +40,7 @@ from traceview.analysis.measures.op_work import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import is_of_jax
-from traceview.analysis.rules.words import Names, Number, Ops
+from traceview.analysis.rules.words import Names, Number, Ops, plain_type
 from traceview.analysis.workload.compute_rules import (
     BATCH_WORK,
     CASTS,
@@ -326,7 +326,10 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
         # Without the rest of these the others below cost less.
         labels, saved = named[f"{kind}_ops"] & ~constants, _least_saved(context, kind)
         found = finding_of_ops(
-            context, COSTLY_OPS, labels, saved, shown=nowhere, key=key, action=kind
+            *(context, COSTLY_OPS, labels, saved),
+            shown=nowhere,
+            key=key,
+            action=_by_type(context, kind, labels),
         )
         yield found
         structured = structured | (labels & (found is not None))
@@ -451,7 +454,7 @@ def _looped(context: Context) -> Finding | None:
         },
         keeps_waiting=True,
         saved_ratio=loops.saved_ratio,
-        notes=("xla",) if loops.saved_ratio < 1 else (),
+        notes=("dispatch", *(("xla",) if loops.saved_ratio < 1 else ())),
         action="vectorized" if falls_back else "turns" if loops.has_others else "",
         evidence=type_evidence(ops),
     )
@@ -470,12 +473,13 @@ def _in_loops(context: Context, key: str, labels: BoolArray, turns: int) -> Find
         rows,
         arguments={
             **named_ops(context, ops.types[:1] if is_unrolled else (), ops.by_label),
-            "turns": Number(turns, "" if is_unrolled else "iteration"),
+            "turns": Number(turns, "small op" if is_unrolled else "iteration"),
         },
         confidence=("high", "") if is_unrolled else ("medium", "in_turn"),
         keeps_waiting=True,
         title=key,
         action=key,
+        notes=("dispatch" if is_unrolled else key,),
         # The model may be made of the others.
         severity=None if is_unrolled else "warning",
         evidence=type_evidence(ops),
@@ -484,6 +488,8 @@ def _in_loops(context: Context, key: str, labels: BoolArray, turns: int) -> Find
 
 _BY_TYPE: Final = {
     ("zeros", "conv_general_dilated"): "moved",
+    ("zero", "Conv2D"): "channels",
+    ("zero", "Conv2DBackpropInput"): "channels",
     ("random", "Multinomial"): "categories",
 }
 """Keys of actions on ops of a name that are mostly of one type."""
@@ -500,8 +506,13 @@ def _action_on(context: Context, known: OpsByName, labels: BoolArray, rows: Bool
     if known.rule is FACTORING and (labels & is_backward).any():
         # A gradient goes through it: of other batches it is another.
         return "batch"
+    return _by_type(context, known.key, labels)
+
+
+def _by_type(context: Context, key: str, labels: BoolArray) -> str:
+    """The key of what helps where the type of most of these ops decides that, else `key`."""
     most = next(iter(some_ops(context, labels).types), "")
-    return _BY_TYPE.get((known.key, most), known.key)
+    return _BY_TYPE.get((key, plain_type(most)), key)
 
 
 def _is_mostly_exchange(context: Context, labels: BoolArray, rows: BoolArray) -> bool:

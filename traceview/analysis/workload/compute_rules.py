@@ -351,12 +351,17 @@ LOOPED: Final = Rule(
     states=(State.COMPUTE, State.HOST_OPS, State.LAUNCH),
     title="{who:spends/spend} {loss} in loops of small ops, {turns} in a step[: {ops}][ in {line}]",
     titles={
-        "unrolled": "{who:spends/spend} {loss} on small ops that a loop in Python made, {turns} of a type[: {ops}][ in {line}]",
-        "in_turn": "{who:spends/spend} {loss} in loops, {turns} in a step of which each needs the one before[, in {line}]",
+        "unrolled": "{who:spends/spend} {loss} on {turns} that a loop in Python made[: {ops}][ in {line}]",
+        "in_turn": "{who:spends/spend} {loss} in loops of {turns} per step, each after the one before[, in {line}]",
     },
-    meaning="Iterations run one after another, and their ops are so small that dispatch takes much of the time; it is included.",
-    notes={"xla": "The loss is half of their time, for the same numbers are computed at once."},
+    meaning="Iterations run one after another.",
+    notes={
+        "dispatch": "Their ops are so small that dispatch takes much of the time; it is included.",
+        "in_turn": "The loss is what they compute, all of it; a model may need that.",
+        "xla": "The loss is half of their time, for the same numbers are computed at once.",
+    },
     reasons={"in_turn": "how many iterations are needed is not recorded"},
+    # Choices of ours.
     limits={"in_turn_ratio": 0.3, "unrolled_ratio": 0.1, "made_count": FEWEST_MADE},
     starts_at=(
         "{limit} of the GPU time in ops, 50 µs long in the mean, that run 16 times or more in a compiled step, with their dispatch, less than 97.5% of "
